@@ -1,0 +1,96 @@
+"""Projected gradient descent inside a region, against any objective; training and falsifying share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from steadynet.input_gradient import fast_input_gradient
+from steadynet.region import InputRegion
+
+StepRule = Literal["sign", "gradient"]
+
+
+def descend(
+    objective: Callable[[Tensor], Tensor],
+    region: InputRegion,
+    start: Tensor,
+    *,
+    steps: int,
+    step_size: float,
+    rule: StepRule = "sign",
+) -> Tensor:
+    """Points of the region that make ``objective`` (one number a point, shape (batch,)) small.
+
+    Each step is x ← clip(x − α·sign ∂objective/∂x), or the bare gradient with ``rule="gradient"``. The network's
+    parameters get no gradient. Each point must depend on its own row only, so networks run in evaluation mode here.
+    """
+    points = start.detach()
+    with fast_input_gradient(points.device):
+        for _ in range(steps):
+            points.requires_grad_()
+            with torch.enable_grad():
+                (gradient,) = torch.autograd.grad(objective(points).sum(), points)
+            move = gradient.sign() if rule == "sign" else gradient
+            points = region.project(points.detach().sub(move, alpha=step_size))
+    return points
+
+
+def maximise_cross_entropy(
+    network: nn.Module, labels: Tensor, region: InputRegion, start: Tensor, *, steps: int, step_size: float
+) -> Tensor:
+    """PGD: points of the region with a large cross-entropy."""
+    return descend(
+        lambda points: -F.cross_entropy(network(points), labels, reduction="none"),
+        region,
+        start,
+        steps=steps,
+        step_size=step_size,
+    )
+
+
+def misclassified(network: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
+    """Whether each point gets another label than its own; shape (batch,)."""
+    with torch.no_grad():
+        return network(points).argmax(1) != labels
+
+
+def find_counterexamples(
+    network: nn.Module, images: Tensor, labels: Tensor, region: InputRegion, *, steps: int, restarts: int = 1
+) -> tuple[Tensor, Tensor]:
+    """(found, points): where ``found``, the point lies in its region and the network gives it a wrong label.
+
+    The image itself is tried first; then ``restarts`` runs of PGD from uniform starts with step 2.5·width/steps. Where
+    nothing is found nothing is claimed: the point is the image.
+    """
+    with evaluation_mode(network):
+        points, found = images.clone(), misclassified(network, images, labels)
+        radius = float((region.upper - region.lower).max()) / 2
+        for _ in range(restarts):
+            rows = (~found).nonzero().flatten()
+            if not len(rows) or not steps:
+                break
+            part = region[rows]
+            tried = maximise_cross_entropy(
+                network, labels[rows], part, part.sample(), steps=steps, step_size=2.5 * radius / steps
+            )
+            wrong = misclassified(network, tried, labels[rows])
+            points[rows[wrong]], found[rows[wrong]] = tried[wrong], True
+    return found, points
+
+
+@contextmanager
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while; afterwards every module has the mode it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,25 @@
+"""Interval bound propagation: the cheapest bounds."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from steadynet.bounds.layer_bounds import LayerBounds
+from steadynet.bounds.operations import Interval
+from steadynet.bounds.translate import graph_of
+from steadynet.region import InputRegion
+
+
+def interval_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
+    """Bounds of every ReLU input and of the logits over the region, differentiable in the network's weights.
+
+    >>> import torch
+    >>> network = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
+    >>> _ = [parameter.data.fill_(2.0) for parameter in network.parameters()]
+    >>> interval_bounds(network, InputRegion(torch.tensor([[-3.0]]), torch.tensor([[1.0]]))).output
+    Interval(lower=tensor([[0.]], ...), upper=tensor([[4.]], ...))
+    """
+    graph = graph_of(network, region.lower.shape[1:])
+    values = graph.intervals(Interval(region.lower, region.upper))
+    inputs = [values[graph.nodes[relu - 1].inputs[0]] for relu in graph.relus]
+    return LayerBounds("ibp", inputs, values[-1])

@@ -1,0 +1,158 @@
+"""The operations that bounds are known for, one row each: the value at a point and the interval over a box.
+
+A network becomes a :class:`~steadynet.bounds.graph.Graph` of these. Tensors have the batch first. Weights are held as
+they are, live and differentiable: certified training sends gradients through these rules.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Interval(NamedTuple):
+    """Element-wise bounds of one tensor: lower ≤ value ≤ upper."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+class Operation(ABC):
+    """One kind of node: what it computes, and the interval of what it can compute."""
+
+    @abstractmethod
+    def apply(self, *inputs: Tensor) -> Tensor:
+        """The value at a point."""
+
+    @abstractmethod
+    def interval(self, *inputs: Interval) -> Interval:
+        """Bounds of the value while each input stays in its interval."""
+
+
+class _Affine(Operation):
+    """x ↦ Wx + b: the interval is the image of the centre, give or take |W| times the half width."""
+
+    @abstractmethod
+    def spread(self, half_width: Tensor) -> Tensor:
+        """|W| · half width."""
+
+    def interval(self, *inputs: Interval) -> Interval:
+        ((lower, upper),) = inputs
+        centre, spread = self.apply((lower + upper) / 2), self.spread((upper - lower) / 2)
+        return Interval(centre - spread, centre + spread)
+
+
+class _Monotone(Operation):
+    """An operation that never falls when an input rises: the ends of the interval give the ends."""
+
+    def interval(self, *inputs: Interval) -> Interval:
+        return Interval(self.apply(*(bound.lower for bound in inputs)), self.apply(*(bound.upper for bound in inputs)))
+
+
+@dataclass(frozen=True)
+class Dense(_Affine):
+    """A matrix on the last axis: weight (out, in), bias (out) or none."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.linear(inputs[0], self.weight, self.bias)
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return F.linear(half_width, self.weight.abs())
+
+
+@dataclass(frozen=True)
+class Convolution(_Affine):
+    """A 2-d convolution: weight (out, in/groups, kh, kw), bias (out) or none."""
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: tuple[int, int]
+    padding: tuple[int, int] | str
+    dilation: tuple[int, int]
+    groups: int
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.conv2d(inputs[0], self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
+
+
+@dataclass(frozen=True)
+class Scale(_Affine):
+    """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied."""
+
+    factor: Tensor
+    shift: Tensor
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.factor + self.shift
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return half_width * self.factor.abs()
+
+
+@dataclass(frozen=True)
+class Rectifier(_Monotone):
+    """ReLU, or leaky ReLU with a slope between 0 and 1: the one thing a verifier has to split."""
+
+    slope: float = 0.0
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.relu(inputs[0]) if self.slope == 0 else F.leaky_relu(inputs[0], self.slope)
+
+
+@dataclass(frozen=True)
+class Sum(_Monotone):
+    """Two tensors added: a residual connection."""
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] + inputs[1]
+
+
+@dataclass(frozen=True)
+class Concat(_Monotone):
+    """Tensors side by side along an axis (never the batch's)."""
+
+    axis: int
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return torch.cat(inputs, self.axis)
+
+
+@dataclass(frozen=True)
+class Reshape(_Monotone):
+    """Another shape, the batch kept."""
+
+    shape: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].reshape(inputs[0].shape[0], *self.shape)
+
+
+@dataclass(frozen=True)
+class AveragePool(_Monotone):
+    """Mean over windows: the keyword arguments of ``F.avg_pool2d``."""
+
+    options: dict[str, Any]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.avg_pool2d(inputs[0], **self.options)
+
+
+@dataclass(frozen=True)
+class MaxPool(_Monotone):
+    """Maximum over windows: the keyword arguments of ``F.max_pool2d``."""
+
+    options: dict[str, Any]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.max_pool2d(inputs[0], **self.options)

@@ -1,0 +1,50 @@
+"""Data sets: images in [0, 1] with labels, built in, fetched and verified, or a user's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from steadynet import plugins
+from steadynet.data.base import DatasetPlugin
+from steadynet.data.cache import where
+from steadynet.data.dataset import Dataset, Images, batch_count, batches
+from steadynet.errors import UnknownNameError, UserError
+
+__all__ = ["Dataset", "DatasetPlugin", "Images", "available", "batch_count", "batches", "load", "where"]
+
+
+def available() -> dict[str, type[DatasetPlugin]]:
+    """Every named data set's class, by name.
+
+    >>> sorted(available())
+    ['cifar10', 'digits', 'fashion-mnist', 'mnist']
+    """
+    return plugins.discover(sys.modules[__name__], DatasetPlugin)
+
+
+def load(source: object) -> Dataset:
+    """The data set of a name, of a path to an `.npz` file, or of an object with `train`, `test` and `classes`.
+
+    >>> load("digits").image_shape
+    (1, 28, 28)
+    """
+    from steadynet.data import user_data
+
+    if isinstance(source, DatasetPlugin):
+        return source.load()
+    if not isinstance(source, (str, os.PathLike)):
+        return user_data.from_object(source)
+    text = os.fspath(source)
+    known = available()
+    if text in known:
+        return known[text]().load()
+    path = Path(text).expanduser()
+    if path.suffix == ".npz":
+        return user_data.load_npz(path)
+    if text and path.exists():
+        raise UserError(f"{path} is not an .npz file: a data set of your own is one .npz file of arrays X and y.")
+    if isinstance(source, os.PathLike) or path.suffix or len(path.parts) > 1:
+        raise UserError(f"there is no file {path}.")
+    raise UnknownNameError("data set", text, known)

@@ -1,0 +1,109 @@
+"""The folder where fetched data sets are kept: one `.npz` of four arrays a set, whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadynet.run_directory import write_atomically
+
+Arrays = Mapping[str, NDArray[np.uint8]]  # images are (N, C, H, W), labels (N,)
+ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
+STALE_AFTER_SECONDS = 3600
+
+
+class DamagedError(Exception):
+    """Arrays that are not those of the data set, and why."""
+
+
+def where() -> Path:
+    """The folder of fetched data sets: $STEADYNET_DATA, else one in the user's cache folder."""
+    chosen = os.environ.get("STEADYNET_DATA")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("steadynet", appauthor=False) / "data"
+
+
+def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Every array of an `.npz` file by name, empty where not wanted; or a DamagedError."""
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is not an .npz file")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as stored:
+                return {name: np.asarray(stored[name] if name in wanted else ()) for name in stored.files}
+    except Exception as error:  # zipfile and numpy meet damage with exceptions of a dozen kinds
+        raise DamagedError(one_line(error)) from error
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The four arrays of a stored set, not yet verified, or a DamagedError."""
+    arrays = read_npz(path, ARRAY_NAMES)
+    if not all(name in arrays for name in ARRAY_NAMES):
+        raise DamagedError(f"it has arrays {', '.join(arrays)}, not {', '.join(ARRAY_NAMES)}")
+    return arrays
+
+
+def verify(arrays: Arrays, image_shape: tuple[int, ...], hashes: Mapping[str, str]) -> None:
+    """Raise a DamagedError unless these are uint8 images of that shape, a label each, of the known SHA-256."""
+    for part in ("train", "test"):
+        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+        if images.dtype != np.uint8 or labels.dtype != np.uint8:
+            raise DamagedError(f"the {part} arrays are {images.dtype} and {labels.dtype}, not uint8")
+        if images.shape[1:] != image_shape or labels.shape != images.shape[:1]:
+            raise DamagedError(f"the {part} arrays have shapes {images.shape} and {labels.shape}")
+    for name in ARRAY_NAMES:
+        found = sha256(arrays[name])
+        if found != hashes[name]:
+            raise DamagedError(f"{name} has SHA-256 {found[:12]}…, not {hashes[name][:12]}…")
+
+
+def sha256(array: NDArray[np.uint8]) -> str:
+    """The SHA-256 of an array's values in row-major order.
+
+    >>> sha256(np.zeros(0, dtype=np.uint8))[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Store the arrays at `path`: at every moment the file is the old one, or absent, or the whole new one."""
+    named: dict[str, Any] = dict(arrays)
+
+    def save(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, **named)
+
+    remove_stale(path)
+    write_atomically(path, save)
+
+
+def remove_stale(path: Path) -> None:
+    """Remove what killed writers of `path` left behind, an hour after they wrote last."""
+    for left_over in path.parent.glob(f".{path.name}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if left_over.stat().st_mtime < time.time() - STALE_AFTER_SECONDS:
+                left_over.unlink()
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, on one line.
+
+    >>> one_line(OSError("<urlopen error\\n timed out>")), one_line(EOFError())
+    ('urlopen error timed out', 'EOFError')
+    """
+    said = getattr(error, "strerror", None) or str(error)
+    return " ".join(said.split()).strip("<>")[:300] or type(error).__name__

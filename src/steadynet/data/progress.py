@@ -1,0 +1,34 @@
+"""Showing how far a download has come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+OnProgress = Callable[[str, int, "int | None"], None]  # what is fetched, bytes so far, bytes in all where known
+
+
+def silent(label: str, done: int, total: int | None) -> None:
+    """Show nothing."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[OnProgress]:
+    """A callback that draws progress bars on stderr if that is a terminal, and nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield silent
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(label: str, done: int, total: int | None) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=total)
+            bar.update(tasks[label], completed=done, total=total)
+
+        yield show

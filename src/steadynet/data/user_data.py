@@ -1,0 +1,130 @@
+"""A user's own data, from an `.npz` file or an object, checked so that nothing wrong gets any further."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from steadynet.data.cache import DamagedError, one_line, read_npz
+from steadynet.data.dataset import Dataset, Images, stratified_split
+from steadynet.errors import UserError
+
+Array = NDArray[Any]
+WHOLE = ("X", "y")
+SPLIT = ("X_train", "y_train", "X_test", "y_test")
+HELD_OUT = 0.2  # of each class, for the test set, where the file has none
+HOLD_OUT_SEED = 0
+
+
+def load_npz(path: Path) -> Dataset:
+    """The data set in a file of arrays X, y (a fifth of each class becomes the test set) or X_train, …, y_test."""
+    arrays = _read(path)
+    if all(name in arrays for name in SPLIT):
+        train = checked_images(arrays["X_train"], arrays["y_train"], f"{path}: X_train", "y_train")
+        test = checked_images(arrays["X_test"], arrays["y_test"], f"{path}: X_test", "y_test")
+    elif all(name in arrays for name in WHOLE):
+        whole = checked_images(arrays["X"], arrays["y"], f"{path}: X", "y")
+        kept, held_out = stratified_split(whole.labels, HELD_OUT, HOLD_OUT_SEED)
+        train, test = whole.subset(kept), whole.subset(held_out)
+    else:
+        found = ", ".join(arrays) or "none"
+        raise UserError(f"{path} needs arrays X and y, or X_train, y_train, X_test and y_test; it has {found}.")
+    class_count = int(train.labels.max()) + 1
+    check_sets(train, test, class_count, str(path))
+    return Dataset(path.stem, train, test, tuple(str(label) for label in range(class_count)))
+
+
+def from_object(value: Any) -> Dataset:
+    """The data set an object holds: `train` and `test`, each with `images` and `labels`, and `classes`."""
+    name = str(getattr(value, "name", type(value).__name__))
+    try:
+        parts = {part: getattr(value, part) for part in ("train", "test")}
+        pairs = {part: (_as_array(images.images), _as_array(images.labels)) for part, images in parts.items()}
+        classes = tuple(str(label) for label in value.classes)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{name} is no data set ({one_line(error)}): it needs train and test, "
+            "each with images and labels, and classes."
+        ) from error
+    train, test = (checked_images(*pair, f"{name}: {part} images", f"{part} labels") for part, pair in pairs.items())
+    check_sets(train, test, len(classes), name)
+    return Dataset(name, train, test, classes, bool(getattr(value, "augment", False)))
+
+
+def checked_images(images: Array, labels: Array, called: str, labels_called: str) -> Images:
+    """The labelled set of two arrays, or a UserError that says which rule they break."""
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise UserError(f"{called}: {labels_called} must be one integer an image, not {_described(labels)}.")
+    if images.ndim not in (2, 3, 4):
+        raise UserError(f"{called} must be (N, C, H, W), (N, H, W) or (N, D), not {_described(images)}.")
+    if len(images) != len(labels):
+        raise UserError(f"{called} holds {len(images)} images but {labels_called} {len(labels)} labels.")
+    if images.size == 0:
+        raise UserError(f"{called} is empty: its shape is {images.shape}.")
+    if labels.min() < 0:
+        raise UserError(f"{called}: {labels_called} must be 0 or more, but the smallest is {labels.min()}.")
+    pixels = _checked_pixels(images, called)
+    shaped = pixels[:, None] if images.ndim == 3 else pixels
+    return Images(shaped, torch.from_numpy(labels.astype(np.int64)))
+
+
+def check_sets(train: Images, test: Images, class_count: int, called: str) -> None:
+    """Raise a UserError unless both sets have the same image shape and only classes that training knows."""
+    if train.images.shape[1:] != test.images.shape[1:]:
+        shapes = f"{tuple(train.images.shape[1:])} and {tuple(test.images.shape[1:])}"
+        raise UserError(f"{called}: training and test images differ in shape: {shapes}.")
+    if class_count < 2:
+        raise UserError(f"{called} has fewer than 2 classes: there is nothing to tell apart.")
+    largest = max(int(train.labels.max()), int(test.labels.max()) if len(test) else 0)
+    if largest >= class_count:
+        raise UserError(f"{called} has a label {largest}, but its {class_count} classes are 0 to {class_count - 1}.")
+    missing = torch.nonzero(train.labels.bincount(minlength=class_count) == 0).flatten().tolist()
+    if missing:
+        raise UserError(
+            f"{called}: labels must be 0 to {class_count - 1} without gaps, "
+            f"but no training image has label {', '.join(map(str, missing[:10]))}."
+        )
+    if not len(test):
+        raise UserError(f"{called} has too few images to hold any out as a test set: give 2 of some class at least.")
+
+
+def _checked_pixels(images: Array, called: str) -> Tensor:
+    """The images as a uint8 or float32 tensor, or a UserError."""
+    if images.dtype == np.uint8:
+        return torch.from_numpy(np.ascontiguousarray(images))
+    if not np.issubdtype(images.dtype, np.floating):
+        raise UserError(f"{called} must be uint8, or floats in [0, 1], not {images.dtype}.")
+    if not np.isfinite(images).all():
+        raise UserError(f"{called} holds values that are not finite numbers (NaN or infinity).")
+    low, high = images.min(), images.max()
+    if low < 0 or high > 1:
+        raise UserError(f"{called} must lie in [0, 1], but its values go from {low:g} to {high:g}.")
+    return torch.from_numpy(np.ascontiguousarray(images, dtype=np.float32))
+
+
+def _read(path: Path) -> Mapping[str, Array]:
+    """The arrays X… and y… of a file, or a UserError that says why they cannot be read."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not an .npz file.")
+    if not path.exists():
+        raise UserError(f"there is no file {path}.")
+    try:
+        return read_npz(path, (*WHOLE, *SPLIT))
+    except DamagedError as error:
+        if "allow_pickle" in str(error):
+            raise UserError(f"{path} holds pickled Python objects: store plain arrays of numbers.") from error
+        raise UserError(f"{path} cannot be read: {error}; make one with numpy.savez.") from error
+
+
+def _as_array(value: Any) -> Array:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+
+
+def _described(array: Array) -> str:
+    return f"an array of {array.dtype} of shape {array.shape}"

@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM at a moment of our choosing: between two batches."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+from steadynet.errors import UserError
+
+
+class InterruptedByUserError(UserError):
+    """Stopped by the user, everything saved; the text says how to go on."""
+
+
+class Interruption:
+    """While active, the first Ctrl-C (or SIGTERM) only sets ``requested``; the second interrupts at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True

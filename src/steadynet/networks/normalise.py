@@ -1,0 +1,28 @@
+"""Normalisation as a layer, so that ε always means pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Normalise(nn.Module):
+    """(x − mean) / std a channel: the first layer of a network that wants it.
+
+    >>> Normalise([0.5], [0.25])(torch.ones(1, 1, 2, 2)).unique()
+    tensor([2.])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images of mean 0 and deviation 1, if the statistics fit them."""
+        return (images - self.mean) / self.std

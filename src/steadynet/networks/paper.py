@@ -1,0 +1,54 @@
+"""The paper's six networks, exactly: their parameter counts match Table 7 once its misprints are mended.
+
+Each is a plain ``nn.Sequential`` with a ReLU after every layer but the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from steadynet.errors import UserError
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Convolutions as (channels, kernel, stride, padding), then the widths of the dense layers before the last."""
+
+    summary: str
+    image_shape: tuple[int, int, int]
+    convolutions: tuple[tuple[int, int, int, int], ...]
+    dense: tuple[int, ...]
+
+    def build(self, image_shape: tuple[int, ...] | None = None, classes: int = 10) -> nn.Sequential:
+        """The network for images of this shape; without one, the paper's."""
+        shape = tuple(image_shape or self.image_shape)
+        if len(shape) != 3:
+            raise UserError(f"a convolutional network needs images (channels, height, width), not {shape}")
+        channels, height, width = shape
+        layers: list[nn.Module] = []
+        for outputs, kernel, stride, padding in self.convolutions:
+            layers += [nn.Conv2d(channels, outputs, kernel, stride, padding), nn.ReLU()]
+            channels = outputs
+            height, width = ((side + 2 * padding - kernel) // stride + 1 for side in (height, width))
+        if min(height, width) < 1:
+            raise UserError(f"images of {shape[1]}×{shape[2]} pixels are too small for this network")
+        layers.append(nn.Flatten())
+        features = channels * height * width
+        for outputs in self.dense:
+            layers += [nn.Linear(features, outputs), nn.ReLU()]
+            features = outputs
+        return nn.Sequential(*layers, nn.Linear(features, classes))
+
+
+_BIG = ((32, 3, 1, 1), (32, 4, 2, 1), (64, 3, 1, 1), (64, 4, 2, 1))
+
+ARCHITECTURES = {
+    "M1": Architecture("2 convolutions, 2 dense", (1, 28, 28), ((16, 4, 2, 1), (32, 4, 2, 1)), (100,)),
+    "M2": Architecture("2 convolutions (5×5), 2 dense", (1, 28, 28), ((16, 5, 2, 2), (32, 5, 2, 2)), (100,)),
+    "M3": Architecture("4 convolutions, 3 dense", (1, 28, 28), _BIG, (512, 512)),
+    "C1": Architecture("2 convolutions, 3 dense", (3, 32, 32), ((16, 4, 2, 0), (32, 4, 2, 0)), (128, 64)),
+    "C2": Architecture("2 wider convolutions, 3 dense", (3, 32, 32), ((32, 4, 2, 0), (64, 4, 2, 0)), (128, 64)),
+    "C3": Architecture("4 convolutions, 3 dense", (3, 32, 32), _BIG, (512, 512)),
+}

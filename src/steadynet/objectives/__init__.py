@@ -1,0 +1,41 @@
+"""Training methods, one file each; ``a+b`` joins an objective and regularisers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from steadynet.errors import UserError
+from steadynet.objectives.base import Batch, Combination, Objective
+from steadynet.plugins import choose, discover, make
+
+__all__ = ["Batch", "Combination", "Objective", "available", "build", "parts_of"]
+
+
+def available() -> dict[str, type[Objective]]:
+    """Every training method by name."""
+    return discover(sys.modules[__name__], Objective)  # type: ignore[type-abstract]
+
+
+def parts_of(method: str) -> list[str]:
+    """The plug-ins a method is made of; regularisers alone join ``natural``.
+
+    >>> parts_of("nbc"), parts_of("trades+nbc")
+    (['natural', 'nbc'], ['trades', 'nbc'])
+    """
+    known = available()
+    names = [name.strip() for name in method.split("+")]
+    main = [name for name in names if not choose("method", name, known).is_regulariser]
+    if len(main) > 1:
+        raise UserError(f"method '{method}' joins {' and '.join(main)}: only regularisers can join another method")
+    if len(set(names)) < len(names):
+        raise UserError(f"method '{method}' names a part twice")
+    return (main or ["natural"]) + [name for name in names if name not in main]
+
+
+def build(method: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> Objective:
+    """The objective called ``method``, with settings a part: ``{"nbc": {"beta": 2.0}}``."""
+    known, settings = available(), settings or {}
+    parts = tuple(make(known[name], settings.get(name, {})) for name in parts_of(method))
+    return parts[0] if len(parts) == 1 else Combination(parts=parts)

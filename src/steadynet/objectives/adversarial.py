@@ -1,0 +1,46 @@
+"""The settings that every method with an inner attack shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.attack import evaluation_mode, maximise_cross_entropy
+from steadynet.errors import UserError
+from steadynet.objectives.base import Batch, Objective
+from steadynet.plugins import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackingObjective(Objective):
+    """An objective whose loss is taken at a point that an attack found inside the region."""
+
+    steps: int = setting(10, "steps of the inner attack (k)")
+    step_size: float | None = setting(None, "step of the inner attack (α); ε/10 unless given")
+    clip: bool = setting(True, "keep the region inside [0, 1]")
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise UserError(f"steps = {self.steps}: an attack takes 0 or more steps")
+        if self.step_size is not None and self.step_size <= 0:
+            raise UserError(f"step_size = {self.step_size}: a step must be larger than 0")
+
+    def step_length(self, radius: float) -> float:
+        """α: the step given, else a tenth of the radius."""
+        return radius / 10 if self.step_size is None else self.step_size
+
+    def adversarial_cross_entropy(self, batch: Batch) -> Tensor:
+        """CE(f(x'), y) at the x' that PGD finds from a uniform start."""
+        region = batch.region(self.clip)
+        with evaluation_mode(batch.network):
+            points = maximise_cross_entropy(
+                batch.network,
+                batch.targets,
+                region,
+                region.sample(),
+                steps=self.steps,
+                step_size=self.step_length(batch.radius),
+            )
+        return F.cross_entropy(batch.network(points), batch.targets)

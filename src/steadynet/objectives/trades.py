@@ -1,0 +1,49 @@
+"""TRADES (Zhang et al., 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.attack import descend, evaluation_mode
+from steadynet.consistency import kl_divergence
+from steadynet.objectives.adversarial import AttackingObjective
+from steadynet.objectives.base import Batch
+from steadynet.plugins import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trades(AttackingObjective):
+    """CE(f(x), y) + β_T · max KL(p(x) ‖ p(x')), gradients through both sides."""
+
+    name = "trades"
+    summary = "cross-entropy plus the KL divergence to the image that changes the output most"
+
+    trades_weight: float = setting(6.0, "β_T, the weight of the KL term; 1 on digits, MNIST and Fashion-MNIST")
+
+    @classmethod
+    def published(cls, data: str, eps: float) -> dict[str, Any]:
+        """β_T = 1 on grey images, 6 on CIFAR-10."""
+        return {"trades_weight": 1.0} if data in ("digits", "mnist", "fashion-mnist") else {}
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """The clean cross-entropy and the weighted KL divergence."""
+        region = batch.region(self.clip)
+        clean = batch.clean_in_evaluation.logits.detach()
+        with evaluation_mode(batch.network):
+            points = descend(
+                lambda moved: -kl_divergence(clean, batch.network(moved)),
+                region,
+                region.project(batch.images + 0.001 * torch.randn_like(batch.images)),
+                steps=self.steps,
+                step_size=self.step_length(batch.radius),
+            )
+        divergence = kl_divergence(batch.clean.logits, batch.network(points)).mean()
+        return {
+            "cross_entropy": F.cross_entropy(batch.clean.logits, batch.targets),
+            "divergence": self.trades_weight * divergence,
+        }

@@ -1,0 +1,170 @@
+"""The settings of a training: from flags or a TOML file, checked, completed and written down."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
+
+from steadynet import objectives
+from steadynet.errors import UnknownNameError, UserError
+from steadynet.plugins import fits, make, setting, settings_of
+
+
+class Phase(NamedTuple):
+    """Some epochs of one method."""
+
+    method: str
+    epochs: int
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Everything a training depends on, but for the settings of its methods, which ``methods`` holds by name."""
+
+    data: str = setting("digits", "a data set's name, or the path of your own .npz file")
+    model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
+    method: str = setting("nbc", "a training method; + joins a regulariser: trades+nbc")
+    eps: float = setting(0.3, "the radius trained for, in pixels of [0, 1]; fractions such as 8/255 are fine")
+    epochs: int = setting(20, "passes over the training data")
+    phases: str | None = setting(None, "instead of method and epochs: 'rs:200 rs+nbc:200'")
+    batch_size: int = setting(128, "images a step")
+    lr: float | None = setting(None, "learning rate of Adam; 1e-4 unless given, 1e-5 on CIFAR-10")
+    schedule: Literal["constant", "one-cycle"] = setting("constant", "how the learning rate moves")
+    warmup: float = setting(0.0, "epochs over which ε rises from 0")
+    validation: float = setting(0.1, "share of the training images held out")
+    normalise: bool = setting(False, "normalise by the training images' statistics, as the network's first layer")
+    seed: int = setting(0, "seed of weights, order, attacks and the validation split")
+    init: str | None = setting(None, "start from the weights of this run")
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where to train")
+    threads: int | None = setting(None, "CPU threads; all cores unless given")
+    amp: bool = setting(False, "mixed precision (bfloat16) on CUDA")
+    tensorboard: bool = setting(False, "also write TensorBoard events (pip install steadynet[tensorboard])")
+    methods: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, good, wanted in (
+            ("eps", 0 < self.eps < math.inf, "must be larger than 0"),
+            ("epochs", self.epochs >= 1, "must be 1 or more"),
+            ("batch_size", self.batch_size >= 1, "must be 1 or more"),
+            ("lr", self.lr is None or 0 < self.lr < math.inf, "must be larger than 0"),
+            ("warmup", 0 <= self.warmup < math.inf, "must be 0 or more"),
+            ("validation", 0 <= self.validation < 1, "must be a share between 0 and 1"),
+            ("threads", self.threads is None or self.threads >= 1, "must be 1 or more"),
+        ):
+            if not good:
+                raise UserError(f"{name} = {getattr(self, name)} {wanted}")
+
+    @property
+    def plan(self) -> list[Phase]:
+        """The phases, in order."""
+        return parse_phases(self.phases) if self.phases else [Phase(self.method, self.epochs)]
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate given, else the paper's."""
+        return self.lr if self.lr is not None else (1e-5 if self.data == "cifar10" else 1e-4)
+
+    def objective(self, method: str) -> objectives.Objective:
+        """The objective of one phase, with the settings written down here."""
+        return objectives.build(method, self.methods)
+
+    def as_config(self) -> dict[str, Any]:
+        """Every setting as the run's ``config.toml`` holds it; what is None is left out, as TOML has none."""
+        values = dataclasses.asdict(self)
+        values["methods"] = {
+            name: {key: value for key, value in part.items() if value is not None}
+            for name, part in values["methods"].items()
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+def parse_phases(text: str) -> list[Phase]:
+    """Phases from their short form.
+
+    >>> parse_phases("rs:200 rs+nbc:200")
+    [Phase(method='rs', epochs=200), Phase(method='rs+nbc', epochs=200)]
+    """
+    phases = []
+    for part in text.split():
+        method, colon, epochs = part.rpartition(":")
+        if not colon or not epochs.isdigit() or int(epochs) < 1:
+            raise UserError(f"phase '{part}' is not METHOD:EPOCHS, as in 'rs:200 rs+nbc:200'")
+        phases.append(Phase(method, int(epochs)))
+    if not phases:
+        raise UserError("phases is empty: write 'rs:200 rs+nbc:200', or leave it out")
+    return phases
+
+
+def parse_radius(text: str | float) -> float:
+    """A radius as a number or a fraction.
+
+    >>> parse_radius("8/255") == 8 / 255, parse_radius(0.3)
+    (True, 0.3)
+    """
+    try:
+        value = float(Fraction(text)) if isinstance(text, str) else float(text)
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
+        raise UserError(f"eps = {text}: a radius is a number such as 0.3, or a fraction such as 8/255") from error
+    if not 0 < value < math.inf:
+        raise UserError(f"eps = {text} must be larger than 0")
+    return value
+
+
+def resolve(values: Mapping[str, Any]) -> TrainingSettings:
+    """Settings from keys, as a TOML file or flags give them; an unknown key is an error that names the nearest.
+
+    A method's setting may stand by itself (``beta = 2``: for every part of the method that has it) or in the table of
+    one part (``[methods.nbc]``). What is not given is what the method's authors published, else its default.
+    """
+    values = dict(values)
+    own = {entry.name: entry for entry in settings_of(TrainingSettings)}
+    tables = values.pop("methods", {})
+    if "eps" in values:
+        values["eps"] = parse_radius(values["eps"])
+    general = {key: values.pop(key) for key in list(values) if key in own}
+    for key, value in general.items():
+        if not fits(value, own[key].type):
+            raise UserError(f"{key} = {value!r} does not fit")
+    settings = TrainingSettings(**general)
+    return dataclasses.replace(settings, methods=_method_settings(settings, values, tables))
+
+
+def _method_settings(
+    settings: TrainingSettings, flat: Mapping[str, Any], tables: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    parts = list(dict.fromkeys(part for phase in settings.plan for part in objectives.parts_of(phase.method)))
+    known = {name: {entry.name for entry in settings_of(plugin)} for name, plugin in objectives.available().items()}
+    _check_names(settings, flat, tables, parts, known)
+    result = {}
+    for part in parts:
+        plugin = objectives.available()[part]
+        given = {key: value for key, value in flat.items() if key in known[part]} | dict(tables.get(part, {}))
+        objective = make(plugin, plugin.published(settings.data, settings.eps) | given)
+        result[part] = {entry.name: getattr(objective, entry.name) for entry in settings_of(plugin)}
+    return result
+
+
+def _check_names(
+    settings: TrainingSettings,
+    flat: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    parts: list[str],
+    known: Mapping[str, set[str]],
+) -> None:
+    for name in tables:
+        if name not in parts:
+            raise UnknownNameError("part of the method in [methods]", name, parts)
+    usable = set().union(*(known[part] for part in parts))
+    for key in flat:
+        if key in usable:
+            continue
+        owners = sorted(name for name, keys in known.items() if key in keys)
+        if owners:
+            used = " ".join(phase.method for phase in settings.plan)
+            raise UserError(f"{key} is a setting of {', '.join(owners)}, which method '{used}' does not use")
+        general = {entry.name for entry in settings_of(TrainingSettings)}
+        raise UnknownNameError("setting", key, general | usable)
