@@ -229,7 +229,10 @@ class _Translation:
             self._reshape(call, source)
         elif call.target in CONCATENATIONS:
             axis: Any = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else 0)
-            self._add(call, Concat(axis), *call.all_input_nodes)
+            parts: Any = call.args[0]
+            if axis % len(self.trace.results[call]) == 0:
+                raise self._unsupported(call, "a concatenation along the batch axis")
+            self._add(call, Concat(axis), *parts)
         elif call.target in (F.max_pool2d, F.avg_pool2d):
             self._pool(call, source)
         else:
