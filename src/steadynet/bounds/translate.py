@@ -253,7 +253,8 @@ class _Translation:
         self._add(call, Reshape(shape[1:]), source)
 
     def _arithmetic(self, call: torch.fx.Node) -> None:
-        left, right = call.args[0], call.args[1]
+        left: Any = call.args[0]
+        right: Any = call.args[1]
         moving = [isinstance(side, torch.fx.Node) and side in self.place for side in (left, right)]
         if call.kwargs or len(call.args) > 2:
             raise self._unsupported(call, f"{call.target} with options")
