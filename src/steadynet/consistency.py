@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from steadynet.attack import StepRule, descend
 from steadynet.errors import UserError
-from steadynet.input_gradient import CHANNELS_LAST, relu_backward
+from steadynet.input_gradient import CHANNELS_LAST, like_layout, relu_backward
 from steadynet.preactivations import Activations, InterceptReLU
 from steadynet.region import InputRegion
 
@@ -46,7 +46,7 @@ def consistency(clean: Activations, moved: Activations, gamma: GammaScheme | Seq
     weights = _weights_for(clean, gamma)
     total = -kl_divergence(clean.logits, moved.logits)
     for one, other, weight in zip(clean.preactivations, moved.preactivations, weights, strict=True):
-        total = total + _cosine(_rows(one), _rows(other)) / weight
+        total = total + _cosine(_rows(one), _rows(like_layout(other, one))) / weight
     return total
 
 
@@ -71,17 +71,17 @@ def most_inconsistent_neighbour(
     The fixed side, ``clean``, is normalised once; each ReLU and its cosine then share one backward pass.
     """
     weights = _weights_for(clean, gamma)
-    directions = [F.normalize(_rows(layer.detach()), eps=_TINY) for layer in clean.preactivations]
+    directions = [_unit(layer.detach()) for layer in clean.preactivations]
     probabilities = F.softmax(clean.logits.detach(), 1)
 
     def nbc_up_to_a_constant(points: Tensor) -> Tensor:
-        layers = iter(zip(directions, weights, strict=True))
         total: list[Tensor] = []
 
         def relu(preactivation: Tensor) -> Tensor:
-            direction, weight = next(layers)
-            activation, cosine = _ReLUWithCosine.apply(preactivation, direction)  # type: ignore[no-untyped-call]
-            total.append(cosine / weight)
+            layer = len(total)
+            directions[layer] = like_layout(directions[layer], preactivation)  # moved once, at the first step
+            activation, cosine = _ReLUWithCosine.apply(preactivation, directions[layer])  # type: ignore[no-untyped-call]
+            total.append(cosine / weights[layer])
             return activation
 
         with InterceptReLU(relu):
@@ -135,7 +135,7 @@ class _ReLUWithCosine(torch.autograd.Function):
     def forward(ctx: Any, preactivation: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
         rows = _rows(preactivation)
         inverse = _inverse_norm(rows)
-        cosine = (rows * direction).sum(1) * inverse
+        cosine = (rows * _rows(direction)).sum(1) * inverse
         activation = torch.relu(preactivation)
         ctx.save_for_backward(preactivation, activation, direction, inverse, cosine)
         return activation, cosine
@@ -147,8 +147,15 @@ class _ReLUWithCosine(torch.autograd.Function):
         result = relu_backward(gradient, activation)
         scale = of_cosine * inverse
         rows = _rows(result)
-        rows.addcmul_(direction, scale[:, None]).addcmul_(_rows(preactivation), (-scale * inverse * cosine)[:, None])
+        rows.addcmul_(_rows(direction), scale[:, None])
+        rows.addcmul_(_rows(preactivation), (-scale * inverse * cosine)[:, None])
         return result, None
+
+
+def _unit(layer: Tensor) -> Tensor:
+    """The layer, each example scaled to length 1, in its shape."""
+    scale = _inverse_norm(layer.flatten(1))
+    return layer * scale.view(-1, *[1] * (layer.dim() - 1))
 
 
 def _inverse_norm(rows: Tensor) -> Tensor:
