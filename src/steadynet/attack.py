@@ -69,7 +69,7 @@ def find_counterexamples(
     nothing is found nothing is claimed: the point is the image.
     """
     with evaluation_mode(network):
-        points, found = images.clone(), misclassified(network, images, labels)
+        points, found = images.clone(), misclassified(network, images, labels) & region.contains(images)
         radius = float((region.upper - region.lower).max()) / 2
         for _ in range(restarts):
             rows = (~found).nonzero().flatten()

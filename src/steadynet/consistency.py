@@ -133,10 +133,11 @@ class _ReLUWithCosine(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, preactivation: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
+        activation = torch.relu(preactivation)
+        preactivation, direction = like_layout(preactivation, activation), like_layout(direction, activation)
         rows = _rows(preactivation)
         inverse = _inverse_norm(rows)
         cosine = (rows * _rows(direction)).sum(1) * inverse
-        activation = torch.relu(preactivation)
         ctx.save_for_backward(preactivation, activation, direction, inverse, cosine)
         return activation, cosine
 
@@ -144,7 +145,7 @@ class _ReLUWithCosine(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, of_cosine: Tensor) -> tuple[Tensor, None]:
         preactivation, activation, direction, inverse, cosine = ctx.saved_tensors
-        result = relu_backward(gradient, activation)
+        result = like_layout(relu_backward(gradient, activation), activation)
         scale = of_cosine * inverse
         rows = _rows(result)
         rows.addcmul_(_rows(direction), scale[:, None])

@@ -8,13 +8,13 @@ a sub-pixel data gradient, and ReLUs keep their layout. Values are the same up t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
@@ -50,7 +50,7 @@ class _FastInputGradient(TorchFunctionMode):
             return _Convolution.apply(  # type: ignore[no-untyped-call]
                 images, self._channels_last(weight), bias, stride[0], padding
             )
-        if func is F.relu or func is torch.relu:
+        if (func is F.relu or func is torch.relu) and args and not (kwargs or {}).get("inplace"):
             return relu_keeping_layout(args[0])
         return func(*args, **(kwargs or {}))
 
@@ -69,11 +69,17 @@ def _plain_convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> bool:
-    """The form that ``nn.Conv2d`` calls, without dilation or groups and with one stride for both axes."""
+    """The form that ``nn.Conv2d`` calls, without dilation or groups and with one stride for both axes.
+
+    Weights that are no parameters may be computed from the input, and are gone after the call: they keep torch's way.
+    """
     return (
         images.dim() == 4
+        and isinstance(weight, nn.Parameter)
+        and (bias is None or isinstance(bias, nn.Parameter))
         and isinstance(stride, tuple)
         and isinstance(padding, tuple)
+        and len(stride) == len(padding) == 2
         and stride[0] == stride[1]
         and dilation == (1, 1)
         and groups == 1
@@ -131,7 +137,7 @@ def convolution_data_gradient(
     """∂/∂images of a convolution, by the way that is fast for its shape."""
     size = images.shape[2:]
     if stride > 1:
-        return _sub_pixel(gradient, weight, stride, padding, size)
+        return sub_pixel_transpose(gradient, weight, stride, padding, size)
     if images.shape[1] == 1:
         columns = weight.flatten(1).t() @ gradient.flatten(2)
         return F.fold(columns, (size[0], size[1]), weight.shape[2:], stride=stride, padding=padding)
@@ -140,7 +146,9 @@ def convolution_data_gradient(
     )[0]
 
 
-def _sub_pixel(gradient: Tensor, weight: Tensor, stride: int, padding: tuple[int, int], size: torch.Size) -> Tensor:
+def sub_pixel_transpose(
+    gradient: Tensor, weight: Tensor, stride: int, padding: tuple[int, int], size: Sequence[int]
+) -> Tensor:
     """A transposed convolution of stride s as a plain one with s² times the channels, shuffled into place.
 
     Output pixel s·a + r of the padded image sees kernel taps r, r + s, r + 2s, …: one small kernel a residue r.
@@ -150,7 +158,7 @@ def _sub_pixel(gradient: Tensor, weight: Tensor, stride: int, padding: tuple[int
     padded = F.pad(weight, (0, taps[1] * stride - kernel[1], 0, taps[0] * stride - kernel[0]))
     by_residue = padded.reshape(outputs, channels, taps[0], stride, taps[1], stride).permute(1, 3, 5, 0, 2, 4)
     kernels = by_residue.flip(4, 5).reshape(channels * stride**2, outputs, *taps)
-    planes = F.conv2d(gradient, kernels.contiguous(memory_format=CHANNELS_LAST), padding=(taps[0] - 1, taps[1] - 1))
+    planes = F.conv2d(gradient, like_layout(kernels, gradient), padding=(taps[0] - 1, taps[1] - 1))
     image = F.pixel_shuffle(planes, stride)
     missing = [max(size[axis] + padding[axis] - image.shape[2 + axis], 0) for axis in (0, 1)]
     if any(missing):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from steadynet.errors import UserError
+
 
 @dataclass(frozen=True)
 class InputRegion:
@@ -24,7 +26,15 @@ class InputRegion:
     def around(cls, images: Tensor, radius: float, *, clip: bool = True) -> InputRegion:
         """The ε-box around each image; ``clip`` keeps it inside [0, 1], where pixels live."""
         lower, upper = images - radius, images + radius
-        return cls(lower.clamp_min(0), upper.clamp_max(1)) if clip else cls(lower, upper)
+        if clip:
+            lower, upper = lower.clamp_min(0), upper.clamp_max(1)
+        if bool((lower > upper).any()):
+            raise UserError(
+                f"no pixel of [0, 1] lies within {radius} of some images: clip=False takes images that are normalised"
+                if clip
+                else f"radius = {radius}: a radius is 0 or more"
+            )
+        return cls(lower, upper)
 
     def project(self, points: Tensor) -> Tensor:
         """The nearest points inside the box."""

@@ -1,14 +1,11 @@
-"""PyTorch networks into graphs: ``torch.fx`` finds the calls, the tables below say what each becomes.
+"""PyTorch networks into graphs: a trace finds the calls, the tables say what each becomes.
 
 Anything not in a table is an error that names the operation and the layer.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.fx
@@ -17,149 +14,66 @@ from torch import Tensor, nn
 
 from steadynet.attack import evaluation_mode
 from steadynet.bounds.graph import Graph, Node
-from steadynet.bounds.operations import (
-    AveragePool,
-    Concat,
-    Convolution,
-    Dense,
-    MaxPool,
-    Operation,
-    Rectifier,
-    Reshape,
-    Scale,
-    Sum,
+from steadynet.bounds.operations import Concat, MaxPool, Operation, Rectifier, Reshape, Scale, Sum
+from steadynet.bounds.tables import (
+    ADDITIONS,
+    AVERAGE_POOL,
+    CONCATENATIONS,
+    DROPOUTS,
+    IDENTITIES,
+    MAX_POOL,
+    MODULES,
+    PRODUCTS,
+    QUOTIENTS,
+    RELUS,
+    RESHAPES,
+    RESHAPING_MODULES,
+    SUBTRACTIONS,
+    NoBoundsError,
+    Shape,
+    average_pool,
+    rectifier,
 )
-from steadynet.errors import UserError
-
-
-class UnsupportedNetworkError(UserError):
-    """The network does something that no bound is known for."""
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
-
-
-def _convolution(module: nn.Conv2d) -> Operation:
-    if module.padding_mode != "zeros":
-        raise UnsupportedNetworkError(f"Conv2d with padding_mode='{module.padding_mode}' has no bounds here")
-    padding = module.padding if isinstance(module.padding, str) else _pair(module.padding)
-    return Convolution(module.weight, module.bias, _pair(module.stride), padding, _pair(module.dilation), module.groups)
-
-
-def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d) -> Operation:
-    if module.running_mean is None or module.running_var is None:
-        raise UnsupportedNetworkError("batch norm without running statistics has no bounds here")
-    factor = torch.rsqrt(module.running_var + module.eps)
-    factor = factor if module.weight is None else factor * module.weight
-    shift = -module.running_mean * factor
-    shift = shift if module.bias is None else shift + module.bias
-    if isinstance(module, nn.BatchNorm2d):
-        factor, shift = factor[:, None, None], shift[:, None, None]
-    return Scale(factor, shift)
-
-
-def _average_pool(module: nn.AvgPool2d) -> Operation:
-    names = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-    return AveragePool({name: getattr(module, name) for name in names})
-
-
-def _max_pool(module: nn.MaxPool2d) -> Operation:
-    return MaxPool(
-        {name: getattr(module, name) for name in ("kernel_size", "stride", "padding", "dilation", "ceil_mode")}
-    )
-
-
-# module type -> the operation it is, or None where it changes nothing in evaluation mode
-MODULES: dict[type[nn.Module], Callable[[Any], Operation] | None] = {
-    nn.Linear: lambda module: Dense(module.weight, module.bias),
-    nn.Conv2d: _convolution,
-    nn.BatchNorm1d: _batch_norm,
-    nn.BatchNorm2d: _batch_norm,
-    nn.ReLU: lambda module: Rectifier(),
-    nn.LeakyReLU: lambda module: Rectifier(module.negative_slope),
-    nn.AvgPool2d: _average_pool,
-    nn.MaxPool2d: _max_pool,
-    nn.Identity: None,
-    nn.Dropout: None,
-    nn.Dropout2d: None,
-}
-RELUS = {F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"}
-IDENTITIES = {F.dropout, F.dropout2d, "contiguous", "clone"}
-RESHAPES = {torch.flatten, torch.reshape, "flatten", "view", "reshape", torch.squeeze, "squeeze", "unsqueeze"}
-RESHAPING_MODULES = (nn.Flatten, nn.Unflatten)
-ADDITIONS = {operator.add, torch.add, "add", operator.iadd, "add_"}
-SUBTRACTIONS = {operator.sub, torch.sub, "sub", operator.isub}
-PRODUCTS = {operator.mul, torch.mul, "mul", operator.imul}
-QUOTIENTS = {operator.truediv, torch.div, "div", operator.itruediv}
-IN_PLACE = {F.relu_, torch.relu_, operator.iadd, operator.isub, operator.imul, operator.itruediv}
-CONCATENATIONS = {torch.cat, torch.concat}
-
-_traces: WeakKeyDictionary[nn.Module, dict[tuple[int, ...], _Trace]] = WeakKeyDictionary()
-
-
-class _Trace(torch.fx.Interpreter):
-    """The calls of one network, and the shape (or, for plain numbers, the value) of each result."""
-
-    def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
-        try:
-            module = torch.fx.symbolic_trace(network)
-        except (torch.fx.proxy.TraceError, TypeError, RuntimeError, AttributeError, NameError) as error:
-            raise UnsupportedNetworkError(
-                f"{type(network).__name__} cannot be traced (its forward branches on data, or is no PyTorch): {error}"
-            ) from error
-        super().__init__(module)
-        self.results: dict[torch.fx.Node, Any] = {}
-        reference = next(network.parameters(), torch.zeros(()))
-        self.example = torch.zeros(2, *shape, dtype=reference.dtype, device=reference.device)
-        with torch.no_grad(), evaluation_mode(module):
-            self.run(self.example)
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        """Run one call and keep the shape of its result."""
-        result = super().run_node(n)
-        self.results[n] = tuple(result.shape) if isinstance(result, Tensor) else result
-        return result
+from steadynet.bounds.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched
 
 
 def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
-    """The graph of a network for inputs of this shape (without the batch), its weights live.
+    """The graph of a network in evaluation mode for inputs of this shape (without the batch), its weights live.
 
-    Tracing happens once a network; reading the weights each time.
+    It is made anew each time (some milliseconds), so it is the graph of the network as it is now.
     """
     shape = tuple(input_shape)
-    known = _traces.setdefault(network, {})
-    if shape in known:
-        return _Translation(network, known[shape]).graph()
-    trace = _Trace(network, shape)
-    graph = _Translation(network, trace).graph()
-    _check_same_output(network, graph, trace.example)
-    known[shape] = trace
+    graph = _Translation(network, Trace(network, shape)).graph()
+    _check_same_output(network, graph, example_inputs(network, 3, shape))
     return graph
 
 
-def _check_same_output(network: nn.Module, graph: Graph, example: Tensor) -> None:
+def _check_same_output(network: nn.Module, graph: Graph, images: Tensor) -> None:
     """A graph that computes something else than its network proves nothing about it."""
-    images = torch.rand(example.shape, generator=torch.Generator().manual_seed(0)).to(example)
-    with torch.no_grad(), evaluation_mode(network):
-        expected, found = network(images), graph.values(images)[-1]
-    if not torch.allclose(expected, found, rtol=1e-3, atol=1e-3 * float(expected.abs().max() + 1e-6)):
-        raise UnsupportedNetworkError(
-            f"{type(network).__name__} was read wrongly (its forward changes a tensor in place that it uses again?)"
-        )
+    name = type(network).__name__
+    try:
+        with torch.no_grad(), evaluation_mode(network):
+            expected, found = network(images.clone()), graph.values(images)[-1]
+    except RuntimeError as error:
+        raise UnsupportedNetworkError(f"{name} does not take a batch of {len(images)}: {error}") from error
+    tolerance = 1e-3 * float(expected.abs().max() + 1e-6)
+    if expected.shape != found.shape or not torch.allclose(expected, found, rtol=1e-3, atol=tolerance):
+        raise UnsupportedNetworkError(f"{name} was read wrongly: does its forward do the same at every call?")
 
 
 class _Translation:
     """One walk over the calls of a network; ``place`` says where each data tensor went in the graph."""
 
-    def __init__(self, network: nn.Module, trace: _Trace) -> None:
+    def __init__(self, network: nn.Module, trace: Trace) -> None:
         self.network, self.trace = network, trace
         self.nodes: list[Node] = []
         self.place: dict[torch.fx.Node, int] = {}
+        self.seen: set[torch.fx.Node] = set()
 
     def graph(self) -> Graph:
         """The whole network, up to its output."""
         for call in self.trace.graph.nodes:
+            self.seen.add(call)
             if call.op == "placeholder":
                 if self.place:
                     raise UnsupportedNetworkError(f"{type(self.network).__name__} takes more than one input")
@@ -168,126 +82,132 @@ class _Translation:
                 return Graph(self._up_to(call.args[0]))
             elif any(source in self.place for source in call.all_input_nodes):
                 self._translate(call)
+            self._follow_changes(call)
         raise UnsupportedNetworkError(f"{type(self.network).__name__} has no output")
 
     def _up_to(self, result: Any) -> tuple[Node, ...]:
         if not isinstance(result, torch.fx.Node) or result not in self.place:
-            raise UnsupportedNetworkError(f"{type(self.network).__name__} must return one tensor")
+            raise UnsupportedNetworkError(f"{type(self.network).__name__} must return one tensor made from its input")
         if self.place[result] == len(self.nodes):
             return tuple(self.nodes)
-        shape = self.trace.results[result][1:]  # a value from the middle: repeat it at the end
-        return (*self.nodes, Node("output", Reshape(shape), (self.place[result],)))
+        # a value from the middle: repeat it at the end
+        return (*self.nodes, Node("output", Reshape(self._shape(result)[1:]), (self.place[result],)))
+
+    def _follow_changes(self, call: torch.fx.Node) -> None:
+        """After a change in place, other names of that tensor mean the new value; views of it may not be used again."""
+        for earlier in self.trace.changed[call]:
+            if call in self.place and self.trace.values[earlier] is self.trace.values[call]:
+                self.place[earlier] = self.place[call]
+            elif not self.seen.issuperset(earlier.users):
+                raise self._unsupported(call, f"a change in place of '{earlier.name}', which is used again")
 
     def _translate(self, call: torch.fx.Node) -> None:
-        result = self.trace.results[call]
-        if not isinstance(result, tuple) or call.target in ("size", getattr):
+        value = self.trace.values[call]
+        parts = value if isinstance(value, (tuple, list)) else [value]
+        if not any(isinstance(part, Tensor) for part in parts):
             return  # a plain number or a shape, which the trace has evaluated
-        if call.op == "call_module":
-            self._module(call, self.network.get_submodule(str(call.target)))
-        elif call.target in ADDITIONS | SUBTRACTIONS | PRODUCTS | QUOTIENTS:
-            self._arithmetic(call)
-        else:
-            self._function(call)
+        try:
+            if call.op == "call_module":
+                self._module(call, self.network.get_submodule(str(call.target)))
+            elif call.target in ADDITIONS | SUBTRACTIONS | PRODUCTS | QUOTIENTS:
+                self._arithmetic(call)
+            else:
+                self._function(call)
+        except NoBoundsError as error:
+            raise self._unsupported(call, str(error)) from error
 
-    def _add(self, call: torch.fx.Node, operation: Operation, *sources: torch.fx.Node) -> None:
+    def _shape(self, call: torch.fx.Node) -> Shape:
+        return tuple(self.trace.values[call].shape)
+
+    def _add(self, call: torch.fx.Node, operation: Operation, *sources: Any) -> None:
+        if any(source not in self.place for source in sources):
+            raise NoBoundsError(f"{_operation_name(call)} with something that is not data")
         self.nodes.append(Node(_layer_name(call), operation, tuple(self.place[source] for source in sources)))
         self.place[call] = len(self.nodes)
-        if self._in_place(call):
-            self.place[sources[0]] = self.place[call]
-
-    def _in_place(self, call: torch.fx.Node) -> bool:
-        if call.op == "call_module":
-            return bool(getattr(self.network.get_submodule(str(call.target)), "inplace", False))
-        changes = call.target in IN_PLACE or str(call.target).endswith("_")
-        return changes or bool(call.kwargs.get("inplace", False))
 
     def _module(self, call: torch.fx.Node, module: nn.Module) -> None:
         source = call.all_input_nodes[0]
+        if is_patched(module):
+            raise NoBoundsError(f"a {type(module).__name__} with hooks or a replaced forward")
         if isinstance(module, RESHAPING_MODULES):
             self._reshape(call, source)
-        elif isinstance(module, nn.AdaptiveAvgPool2d) and _pair(module.output_size) == (1, 1):
-            self._add(call, AveragePool({"kernel_size": self.trace.results[source][2:]}), source)
         elif type(module) not in MODULES:
-            raise self._unsupported(call, type(module).__name__)
+            raise NoBoundsError(type(module).__name__)
         else:
             build = MODULES[type(module)]
             if build is None:
                 self.place[call] = self.place[source]
             else:
-                self._add(call, build(module), source)
+                self._add(call, build(module, self._shape(source)), source)
 
     def _function(self, call: torch.fx.Node) -> None:
         source = call.all_input_nodes[0]
+        resolved: Any = torch.fx.node.map_arg((call.args[1:], dict(call.kwargs)), self.trace.values.__getitem__)
+        args, kwargs = resolved
         if call.target in RELUS:
             self._add(call, Rectifier(), source)
-        elif call.target in (F.leaky_relu,):
-            slope = call.kwargs.get("negative_slope", call.args[1] if len(call.args) > 1 else 0.01)
-            self._add(call, Rectifier(float(slope)), source)  # type: ignore[arg-type]
-        elif call.target in IDENTITIES:
+        elif call.target is F.leaky_relu:
+            self._add(call, rectifier(float(kwargs["negative_slope"])), source)
+        elif call.target in IDENTITIES or (call.target in DROPOUTS and kwargs["training"] is False):
             self.place[call] = self.place[source]
         elif call.target in RESHAPES:
             self._reshape(call, source)
         elif call.target in CONCATENATIONS:
-            axis: Any = call.kwargs.get("dim", call.args[1] if len(call.args) > 1 else 0)
-            parts: Any = call.args[0]
-            if axis % len(self.trace.results[call]) == 0:
-                raise self._unsupported(call, "a concatenation along the batch axis")
-            self._add(call, Concat(axis), *parts)
-        elif call.target in (F.max_pool2d, F.avg_pool2d):
-            self._pool(call, source)
+            self._concatenate(call, kwargs.get("dim", args[0] if args else 0))
+        elif call.target is F.max_pool2d:
+            self._add(call, MaxPool(_named(MAX_POOL, args, kwargs)), source)
+        elif call.target is F.avg_pool2d:
+            self._add(call, average_pool(_named(AVERAGE_POOL, args, kwargs)), source)
         else:
-            raise self._unsupported(call, getattr(call.target, "__name__", str(call.target)))
+            raise NoBoundsError(_operation_name(call))
 
-    def _pool(self, call: torch.fx.Node, source: torch.fx.Node) -> None:
-        names = {
-            F.max_pool2d: ("kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-            F.avg_pool2d: ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override"),
-        }[call.target]  # type: ignore[index]
-        options = dict(zip(names, call.args[1:], strict=False)) | {k: v for k, v in call.kwargs.items() if k in names}
-        self._add(call, MaxPool(options) if call.target is F.max_pool2d else AveragePool(options), source)
+    def _concatenate(self, call: torch.fx.Node, axis: int) -> None:
+        parts: Any = call.args[0] if call.args else call.kwargs["tensors"]
+        if axis % len(self._shape(call)) == 0:
+            raise NoBoundsError("a concatenation along the batch axis")
+        self._add(call, Concat(axis), *parts)
 
     def _reshape(self, call: torch.fx.Node, source: torch.fx.Node) -> None:
-        shape, before = self.trace.results[call], self.trace.results[source]
-        if shape[0] != before[0]:
-            raise self._unsupported(call, "a reshape that touches the batch axis")
-        self._add(call, Reshape(shape[1:]), source)
+        before, after = self.trace.values[source], self.trace.values[call]
+        if after.shape[0] != before.shape[0] or after.dtype != before.dtype:
+            raise NoBoundsError("a reshape that touches the batch axis")
+        self._add(call, Reshape(tuple(after.shape[1:])), source)
 
     def _arithmetic(self, call: torch.fx.Node) -> None:
-        left: Any = call.args[0]
-        right: Any = call.args[1]
-        moving = [isinstance(side, torch.fx.Node) and side in self.place for side in (left, right)]
-        if call.kwargs or len(call.args) > 2:
-            raise self._unsupported(call, f"{call.target} with options")
+        if call.kwargs or len(call.args) != 2:
+            raise NoBoundsError(f"{_operation_name(call)} with options")
+        left, right = call.args
+        moving = [side in self.place for side in (left, right)]
         if all(moving):
             self._of_two(call, left, right)
         elif moving[0]:
             self._with_constant(call, left, self._constant(call, right))
-        elif call.target in ADDITIONS | PRODUCTS:
+        elif call.target not in QUOTIENTS:
             self._with_constant(call, right, self._constant(call, left))
-        elif call.target in SUBTRACTIONS:
-            constant = self._constant(call, left)
-            self._add(call, Scale(-torch.ones_like(constant), constant), right)
         else:
-            raise self._unsupported(call, "a constant divided by data")
+            raise NoBoundsError("a constant divided by data")
 
     def _of_two(self, call: torch.fx.Node, left: Any, right: Any) -> None:
-        if self.trace.results[left] != self.trace.results[right]:
-            raise self._unsupported(call, "arithmetic that broadcasts data")
+        if self._shape(left) != self._shape(right):
+            raise NoBoundsError("arithmetic that broadcasts data")
         if call.target in ADDITIONS:
             self._add(call, Sum(), left, right)
         elif call.target in SUBTRACTIONS:
-            one = self._like(torch.ones(()))
+            one = self._like(1.0)
             self.nodes.append(Node(f"{_layer_name(call)} (negated)", Scale(-one, 0 * one), (self.place[right],)))
             self.nodes.append(Node(_layer_name(call), Sum(), (self.place[left], len(self.nodes))))
             self.place[call] = len(self.nodes)
         else:
-            raise self._unsupported(call, "a product or quotient of data")
+            raise NoBoundsError("a product or quotient of data")
 
     def _with_constant(self, call: torch.fx.Node, source: Any, constant: Tensor) -> None:
+        if self._shape(call) != self._shape(source):
+            raise NoBoundsError("arithmetic that broadcasts data")
         if call.target in ADDITIONS:
             operation = Scale(torch.ones_like(constant), constant)
         elif call.target in SUBTRACTIONS:
-            operation = Scale(torch.ones_like(constant), -constant)
+            sign = 1 if source is call.args[0] else -1  # data − constant, or constant − data
+            operation = Scale(sign * torch.ones_like(constant), -sign * constant)
         elif call.target in PRODUCTS:
             operation = Scale(constant, torch.zeros_like(constant))
         else:
@@ -295,19 +215,20 @@ class _Translation:
         self._add(call, operation, source)
 
     def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:
+        """A number, parameter, buffer or tensor made in the forward, without an axis for the batch."""
         if isinstance(value, (int, float)):
-            return self._like(torch.tensor(float(value)))
+            return self._like(float(value))
         if isinstance(value, torch.fx.Node) and value.op == "get_attr":
-            constant = operator.attrgetter(str(value.target))(self.network)
-            if isinstance(constant, Tensor):
-                whole = constant.dim() >= len(self.trace.results[call])  # it has an axis for the batch
-                if not whole or constant.shape[0] == 1:
-                    return constant.squeeze(0) if whole else constant
-        raise self._unsupported(call, "arithmetic with something that is neither data nor a constant")
+            constant = self.trace.values[value]
+            axes = self.trace.values[call].dim()
+            if isinstance(constant, Tensor) and (constant.dim() < axes or constant.shape[0] == 1):
+                without_batch = constant if constant.dim() < axes else constant[0]
+                return without_batch if constant.is_floating_point() else self._like(without_batch)
+        raise NoBoundsError("arithmetic with something that is neither data nor a constant")
 
-    def _like(self, number: Tensor) -> Tensor:
-        reference = next(self.network.parameters(), number)
-        return number.to(device=reference.device, dtype=reference.dtype)
+    def _like(self, number: Any) -> Tensor:
+        reference = next(self.network.parameters(), torch.zeros(()))
+        return torch.as_tensor(number, device=reference.device, dtype=reference.dtype)
 
     def _unsupported(self, call: torch.fx.Node, what: str) -> UnsupportedNetworkError:
         return UnsupportedNetworkError(f"no bounds for {what} (layer '{_layer_name(call)}')")
@@ -315,3 +236,11 @@ class _Translation:
 
 def _layer_name(call: torch.fx.Node) -> str:
     return str(call.target) if call.op == "call_module" else call.name
+
+
+def _operation_name(call: torch.fx.Node) -> str:
+    return getattr(call.target, "__name__", str(call.target))
+
+
+def _named(names: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
+    return dict(zip(names, args, strict=False)) | {name: value for name, value in kwargs.items() if name in names}

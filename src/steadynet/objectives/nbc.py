@@ -38,10 +38,11 @@ class NBC(AttackingObjective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The weighted negative consistency."""
+        clean = batch.clean_in_evaluation
         with evaluation_mode(batch.network):
             neighbours = most_inconsistent_neighbour(
                 batch.network,
-                batch.clean_in_evaluation,
+                clean,
                 batch.region(self.clip),
                 self.gamma,
                 steps=self.steps,

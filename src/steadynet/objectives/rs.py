@@ -37,7 +37,7 @@ class ReLUStable(AttackingObjective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The adversarial cross-entropy, the stability term and the L1 term."""
-        bounds = interval_bounds(batch.network, batch.region(clip=True))
+        bounds = interval_bounds(batch.network, batch.region(self.clip))
         instability = sum(
             (-torch.tanh(1 + layer.lower * layer.upper).sum(1).mean() for layer in bounds.relus),
             start=torch.zeros((), device=batch.images.device),

@@ -1,0 +1,107 @@
+"""What each PyTorch module and function becomes: the tables that the translation looks things up in."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from steadynet.bounds.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Rectifier, Scale
+
+Shape = tuple[int, ...]
+
+
+class NoBoundsError(Exception):
+    """What a network does that no bound is known for; the translation adds the layer."""
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
+    if module.padding_mode != "zeros":
+        raise NoBoundsError(f"Conv2d with padding_mode='{module.padding_mode}'")
+    stride, dilation = _pair(module.stride), _pair(module.dilation)
+    return Convolution(module.weight, module.bias, stride, _padding(module), dilation, module.groups)
+
+
+def _padding(module: nn.Conv2d) -> tuple[int, int]:
+    """The padding in pixels; "same" has one only where both sides get as much."""
+    if module.padding == "valid":
+        return (0, 0)
+    if module.padding != "same":
+        return _pair(module.padding)
+    whole = [step * (length - 1) for step, length in zip(_pair(module.dilation), module.kernel_size, strict=True)]
+    if any(pixels % 2 for pixels in whole):
+        raise NoBoundsError("Conv2d with padding='same' and an even kernel")
+    return (whole[0] // 2, whole[1] // 2)
+
+
+def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operation:
+    if module.running_mean is None or module.running_var is None:
+        raise NoBoundsError("batch norm without running statistics")
+    factor = torch.rsqrt(module.running_var + module.eps)
+    factor = factor if module.weight is None else factor * module.weight
+    shift = -module.running_mean * factor
+    shift = shift if module.bias is None else shift + module.bias
+    per_channel = (-1, *[1] * (len(shape) - 2))  # the input is (batch, channels, …)
+    return Scale(factor.view(per_channel), shift.view(per_channel))
+
+
+def rectifier(slope: float) -> Operation:
+    """A leaky ReLU whose slope keeps it monotone and convex."""
+    if not 0 <= slope <= 1:
+        raise NoBoundsError(f"leaky ReLU with slope {slope}, which is not between 0 and 1")
+    return Rectifier(slope)
+
+
+def average_pool(options: dict[str, Any]) -> Operation:
+    """A mean over windows, with the keyword arguments of ``F.avg_pool2d``."""
+    if (options.get("divisor_override") or 1) < 0:
+        raise NoBoundsError("average pooling with a negative divisor")
+    return AveragePool(options)
+
+
+def _adaptive_average_pool(module: nn.AdaptiveAvgPool2d, shape: Shape) -> Operation:
+    if module.output_size not in (1, (1, 1)) or len(shape) != 4:
+        raise NoBoundsError(f"AdaptiveAvgPool2d of {shape[1:]} to {module.output_size}, only to (1, 1)")
+    return AveragePool({"kernel_size": shape[2:]})
+
+
+def _options(module: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in names}
+
+
+MAX_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+AVERAGE_POOL = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+
+# module type -> the operation it is on inputs of a shape, or None where it changes nothing in evaluation mode
+MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
+    nn.Linear: lambda module, shape: Dense(module.weight, module.bias),
+    nn.Conv2d: _convolution,
+    nn.BatchNorm1d: _batch_norm,
+    nn.BatchNorm2d: _batch_norm,
+    nn.ReLU: lambda module, shape: Rectifier(),
+    nn.LeakyReLU: lambda module, shape: rectifier(module.negative_slope),
+    nn.AvgPool2d: lambda module, shape: average_pool(_options(module, AVERAGE_POOL)),
+    nn.MaxPool2d: lambda module, shape: MaxPool(_options(module, MAX_POOL)),
+    nn.AdaptiveAvgPool2d: _adaptive_average_pool,
+    nn.Identity: None,
+    nn.Dropout: None,
+    nn.Dropout2d: None,
+}
+RESHAPING_MODULES = (nn.Flatten, nn.Unflatten)
+RELUS = {F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"}
+IDENTITIES = {"contiguous", "clone"}
+DROPOUTS = {F.dropout, F.dropout2d}
+RESHAPES = {torch.flatten, torch.reshape, "flatten", "view", "reshape", torch.squeeze, "squeeze", "unsqueeze"}
+ADDITIONS = {operator.add, torch.add, "add", operator.iadd, "add_"}
+SUBTRACTIONS = {operator.sub, torch.sub, "sub", operator.isub}
+PRODUCTS = {operator.mul, torch.mul, "mul", operator.imul}
+QUOTIENTS = {operator.truediv, torch.div, "div", operator.itruediv}
+CONCATENATIONS = {torch.cat, torch.concat}
