@@ -12,14 +12,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 from steadynet.run_directory import write_atomically
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Tensors and a dictionary of plain facts, with a checksum, all or nothing."""
-    stored = {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
-    metadata = {"facts": json.dumps(facts), "checksum": _checksum(stored)}
+    stored = {
+        name: tensor.detach().to("cpu").clone(memory_format=torch.contiguous_format)  # tied weights share memory
+        for name, tensor in tensors.items()
+    }
+    text = json.dumps(facts)
+    metadata = {"facts": text, "checksum": _checksum(stored, text)}
     write_atomically(path, lambda temporary: _save(stored, temporary, metadata))
 
 
@@ -39,17 +43,17 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError as error:
         raise UserError(f"there is no {path}") from error
     except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged and cannot be used ({error})") from error
-    if metadata.get("checksum") != _checksum(tensors):
+        raise UserError(f"{path} is damaged and cannot be used ({one_line(error)})") from error
+    if metadata.get("checksum") != _checksum(tensors, metadata.get("facts", "")):
         raise UserError(f"{path} is damaged and cannot be used (its checksum does not fit)")
     return tensors, json.loads(metadata["facts"])
 
 
-def _checksum(tensors: dict[str, Tensor]) -> str:
-    value = 0
-    for name in sorted(tensors):
-        value = zlib.crc32(name.encode(), value)
-        value = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, value)
+def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
+    value = zlib.crc32(facts.encode())
+    for name, tensor in sorted(tensors.items()):
+        value = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), value)
+        value = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
     return f"{value:08x}"
 
 
@@ -58,8 +62,7 @@ def load_weights(network: nn.Module, tensors: dict[str, Tensor], source: Path) -
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"the weights in {source} are of another network: {reason[:300]}") from error
+        raise UserError(f"the weights in {source} are of another network: {one_line(error)}") from error
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

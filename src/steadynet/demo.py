@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.evaluation import evaluate
+from steadynet.observer import Observer
 from steadynet.settings import resolve
 from steadynet.trained import load_trained
-from steadynet.training import Observer, train
+from steadynet.training import train
 
 RADII = (0.1, 0.2, 0.3)
 METHODS = ("natural", "nbc")

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
 
+from steadynet.events import EventWriter
+from steadynet.observer import Observer, Position
+from steadynet.plugins import describe_value
 from steadynet.run_directory import RunDirectory
-from steadynet.settings import Phase
-from steadynet.training import Position
+from steadynet.settings import Phase, TrainingSettings
 
 console = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
 
 
-def progress_bar(unit: str) -> Progress:
-    """A bar on standard error that vanishes when done; nothing where standard error is not a terminal."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=messages,
+def _screen() -> Console:
+    """Where a person watches: where results go to a terminal, that one, so that a line never lands on the bar."""
+    return console if console.is_terminal else messages
+
+
+class _Bar(Progress):
+    """Leaves room at its right for the ``^C`` that a terminal writes: on a new line it would keep the bar there."""
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        table = super().make_tasks_table(tasks)
+        table.width = max(_screen().width - 3, 1)
+        return table
+
+
+def progress_bar() -> Progress:
+    """A bar of one line that vanishes when done; nothing where nobody watches."""
+    screen = _screen()
+    columns: list[ProgressColumn] = [
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=8 if screen.width < 100 else 24, table_column=Column(no_wrap=True)),
+        TaskProgressColumn(table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
+    ]
+    return _Bar(
+        *columns,
+        console=screen,
         transient=True,
-        disable=not messages.is_terminal,
+        expand=True,
+        redirect_stdout=screen is console,
+        disable=not screen.is_terminal,
     )
 
 
@@ -44,23 +65,32 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str | None = None) -> None:
-    """Print a table; the first column to the left, numbers to the right."""
-    result = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+def heading(text: str) -> None:
+    """A line above a table, or instead of one."""
+    console.print(f"\n{text}", style="bold", markup=False)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str | None = None) -> None:
+    """Print a table; numbers to the right, words to the left."""
+    heading(title)
+    cells = [[str(cell) for cell in row] for row in rows]
+    result = Table(caption=caption, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
-        result.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
-    for row in rows:
-        result.add_row(*map(str, row))
+        numbers = all(re.fullmatch(r"[-–+\d.,e %×]*", row[position]) for row in cells)
+        result.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        result.add_row(*row)
     console.print(result)
 
 
 class TrainingDisplay:
-    """The live view of a training: a bar an epoch, and one line an epoch that stays."""
+    """The live view of a training: a bar, and one row an epoch that stays."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self, settings: TrainingSettings | None = None) -> None:
+        self.settings = settings
         self.epochs = self.batches = 0
-        self.progress = progress_bar("batches")
+        self.columns: list[str] = []
+        self.progress = progress_bar()
 
     def __enter__(self) -> TrainingDisplay:
         self.progress.__enter__()
@@ -70,50 +100,55 @@ class TrainingDisplay:
         self.progress.__exit__(*error)
 
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
-        """Show the bar of all batches."""
-        self.epochs, self.batches = epochs, batches
+        """Say what is trained, and show the bar of all batches."""
+        self.epochs, self.batches, self.columns = epochs, batches, []
+        for name, values in self.settings.methods.items() if self.settings else ():
+            shown = [f"{key} {describe_value(value)}" for key, value in values.items() if value is not None]
+            if shown:
+                console.print(f"{name}: {', '.join(shown)}", soft_wrap=True)
         done = position.epoch * batches + position.batch
         if done:
-            console.print(f"{self.name}goes on in epoch {position.epoch + 1} of {epochs}, batch {position.batch + 1}")
+            console.print(f"goes on in epoch {position.epoch + 1} of {epochs}, batch {position.batch + 1}")
+        for task in self.progress.task_ids:
+            self.progress.remove_task(task)
         self.task = self.progress.add_task("training", total=epochs * batches, completed=done, note="")
 
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
         """Move the bar and show the loss terms."""
-        terms = "  ".join(f"{name} {value:.3f}" for name, value in position.means().items())
+        terms = "  ".join(f"{name} {value:.2f}" for name, value in position.means().items())
         self.progress.update(
             self.task,
             completed=position.epoch * self.batches + position.batch,
-            description=f"{self.name}epoch {position.epoch + 1}/{self.epochs} {phase.method}",
+            description=f"epoch {position.epoch + 1}/{self.epochs} {phase.method}",
             note=f"{terms}  ε {radius:.3g}",
         )
 
     def on_epoch(self, metrics: dict[str, Any]) -> None:
-        """One line that stays."""
-        terms = "  ".join(f"{name} {value:.3f}" for name, value in metrics["loss"].items())
-        found = ""
+        """One row that stays, under a row of names where the phase is new."""
+        cells = {"epoch": f"{metrics['epoch']}/{self.epochs}"}
         if "validation_accuracy" in metrics:
-            found = (
-                f"  validation {percent(metrics['validation_accuracy'])}"
-                f"  stable (ibp) {percent(metrics['stable_share_ibp'])}"
-            )
-        line = f"{self.name}epoch {metrics['epoch']:>3}/{self.epochs}  {metrics['method']}  {terms}{found}"
-        console.print(f"{line}  {metrics['seconds']:.0f} s", soft_wrap=True)
+            cells["accuracy"] = percent(metrics["validation_accuracy"])
+            cells["stable"] = percent(metrics["stable_share_ibp"])
+        cells |= {name: f"{value:.3f}" for name, value in metrics["loss"].items()}
+        cells["time"] = f"{metrics['seconds']:.0f} s"
+        if list(cells) != self.columns:
+            self.columns = list(cells)
+            self._print_row({name: name for name in cells})
+        self._print_row(cells)
+
+    def _print_row(self, cells: dict[str, str]) -> None:
+        console.print(" ".join(f"{cell:>{max(7, len(name))}}" for name, cell in cells.items()), soft_wrap=True)
 
 
-class WithTensorBoard:
+class WithEvents:
     """An observer beside another one: the same figures as TensorBoard events."""
 
-    def __init__(self, inner: TrainingDisplay, run: RunDirectory) -> None:
-        from steadynet.errors import UserError
-
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise UserError("--tensorboard needs an extra: pip install steadynet[tensorboard]") from error
-        self.inner, self.writer = inner, SummaryWriter(str(run.events))
+    def __init__(self, inner: Observer, writer: EventWriter) -> None:
+        self.inner, self.writer = inner, writer
 
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
-        """Pass on."""
+        """Open the events, at the epoch where the training goes on."""
+        self.writer.open(position.epoch)
         self.inner.on_start(epochs, batches, position)
 
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
@@ -122,12 +157,19 @@ class WithTensorBoard:
 
     def on_epoch(self, metrics: dict[str, Any]) -> None:
         """Write every number of the epoch."""
-        numbers = {f"loss/{name}": value for name, value in metrics["loss"].items()}
-        numbers |= {name: value for name, value in metrics.items() if isinstance(value, float)}
-        for name, value in numbers.items():
-            self.writer.add_scalar(name, value, metrics["epoch"])
-        self.writer.flush()
+        self.writer.write(metrics)
         self.inner.on_epoch(metrics)
+
+
+@contextmanager
+def observing(run: RunDirectory, settings: TrainingSettings) -> Iterator[Observer]:
+    """Whoever the settings want to watch a training."""
+    with TrainingDisplay(settings) as display:
+        if not settings.tensorboard:
+            yield display
+            return
+        with EventWriter(run) as writer:
+            yield WithEvents(display, writer)
 
 
 def show_evaluation(name: str, result: dict[str, Any]) -> None:
@@ -140,8 +182,3 @@ def show_evaluation(name: str, result: dict[str, Any]) -> None:
             for row in result["radii"]
         ],
     )
-
-
-def is_interactive() -> bool:
-    """Whether a person is watching."""
-    return sys.stderr.isatty()

@@ -19,6 +19,17 @@ class UnknownNameError(UserError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         choices = sorted(known)
-        near = difflib.get_close_matches(name, choices, n=1)
-        hint = f": did you mean '{near[0]}'? There are" if near else ": there are"
+        by_lower_case = {choice.lower(): choice for choice in choices}
+        near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+        hint = f": did you mean '{by_lower_case[near[0]]}'? There are" if near else ": there are"
         super().__init__(f"unknown {kind} '{name}'{hint} {', '.join(choices)}.")
+
+
+def one_line(error: BaseException) -> str:
+    """What an exception says, on one line.
+
+    >>> one_line(OSError("<urlopen error\\n timed out>")), one_line(EOFError())
+    ('urlopen error timed out', 'EOFError')
+    """
+    said = getattr(error, "strerror", None) or str(error)
+    return " ".join(said.split()).strip("<>")[:300] or type(error).__name__

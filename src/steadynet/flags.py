@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import types
 import typing
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from steadynet.errors import UnknownNameError, UserError
-from steadynet.plugins import Setting, describe_type
+from steadynet.errors import UserError
+from steadynet.plugins import Setting, describe_type, describe_value
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,7 +35,10 @@ def parse(parser: Parser, chosen: Parser, arguments: list[str]) -> argparse.Name
     if strange:
         name = strange[0].split("=")[0]
         if name.startswith("-"):
-            raise UnknownNameError(f"option of {chosen.prog}", name, chosen.flags())
+            near = difflib.get_close_matches(name, chosen.flags(), n=1)
+            raise UserError(
+                f"unknown option '{name}'{f': did you mean {near[0]}?' if near else ''} (see {chosen.prog} --help)"
+            )
         raise UserError(f"'{name}' is one argument too many (see {chosen.prog} --help)")
     return result
 
@@ -43,26 +47,23 @@ def add_flags(parser: argparse._ArgumentGroup, settings: Iterable[Setting]) -> N
     """One flag a setting; a flag that is not given leaves no trace in the result."""
     for entry in settings:
         flag = "--" + entry.name.replace("_", "-")
-        default = "" if entry.default is None else f" [{_shown(entry.default)}]"
-        options: dict[str, Any] = {"dest": entry.name, "default": argparse.SUPPRESS, "help": entry.help + default}
+        default = "" if entry.default is None else f" [{describe_value(entry.default)}]"
+        text = (entry.help + default).replace("%", "%%")
+        options: dict[str, Any] = {"dest": entry.name, "default": argparse.SUPPRESS, "help": text}
         if entry.type is bool:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
         elif entry.name == "eps":
             parser.add_argument(flag, metavar="RADIUS", **options)  # a number or a fraction, read by parse_radius
         else:
-            options |= {"type": _reader(entry.type), "metavar": _metavar(entry.type)}
+            options |= {"type": _reader(entry.type), "metavar": _metavar(entry)}
             parser.add_argument(flag, **options)
 
 
-def _shown(default: Any) -> str:
-    return {True: "yes", False: "no"}[default] if isinstance(default, bool) else str(default)
-
-
-def _metavar(hint: Any) -> str:
-    words = describe_type(hint)
-    return (
-        words if "|" in words and "list" not in words else "N" if "number" in words and "list" not in words else "VALUE"
-    )
+def _metavar(entry: Setting) -> str:
+    words = describe_type(entry.type)
+    if words in ("number", "whole number"):
+        return "N"
+    return words if "|" in words and "list" not in words else entry.name.upper()
 
 
 def _reader(hint: Any) -> Any:

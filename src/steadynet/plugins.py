@@ -79,7 +79,7 @@ def make(plugin: type[T], values: Mapping[str, Any]) -> T:
             raise UnknownNameError(f"setting of {name}", key, known)
         if not fits(value, known[key].type):
             raise UserError(f"{name}.{key} = {value!r} does not fit {describe_type(known[key].type)}")
-    return plugin(**values)
+    return plugin(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -100,6 +100,17 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, hint)
+
+
+def describe_value(value: Any) -> str:
+    """A setting's value as a user reads it.
+
+    >>> [describe_value(value) for value in (None, True, 0.3, (1.0, 2.0))]
+    ['–', 'yes', '0.3', '1.0,2.0']
+    """
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def describe_type(hint: Any) -> str:

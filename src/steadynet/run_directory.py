@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True)
@@ -70,21 +73,65 @@ class RunDirectory:
             raise UserError(f"{path} is not a run directory (it has no {run.config.name})")
         return run
 
+    def is_run(self) -> bool:
+        """Whether a training made this folder; a ``config.toml`` alone may be anybody's."""
+        if not self.config.is_file():
+            return False
+        artefacts = (self.weights, self.checkpoint, self.metrics)
+        return any(path.is_file() for path in artefacts) or b"[input]" in self.config.read_bytes()
+
+    def is_free(self) -> bool:
+        """Whether a new run can be written here: nothing is there but what a killed writer left."""
+        if not self.path.is_dir():
+            return not self.path.exists()
+        return set(self.path.iterdir()) <= set(self._left_overs())
+
+    def clear(self) -> None:
+        """Remove everything but the configuration, so that at every moment this is a run."""
+        with disk_errors(self.path):
+            for path in self.path.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path != self.config:
+                    path.unlink()
+
+    def remove_left_overs(self) -> None:
+        """Remove the half-written files of a killed training."""
+        for path in self._left_overs():
+            path.unlink(missing_ok=True)
+
+    def _left_overs(self) -> list[Path]:
+        return list(self.path.glob(f".*{TEMPORARY}"))
+
     def read_config(self) -> dict[str, Any]:
-        """The configuration as a dictionary."""
-        return read_toml(self.config)
+        """The configuration as a dictionary, with what every run's has."""
+        config = read_toml(self.config)
+        needed = {"data", "model", "eps", "input.image_shape", "input.classes"}
+        facts = config.get("input")
+        found = set(config) | {f"input.{key}" for key in (facts if isinstance(facts, dict) else ())}
+        if needed - found:
+            raise UserError(f"{self.config} is damaged: it has no {', '.join(sorted(needed - found))}")
+        return config
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        """What was measured, an epoch each; a line cut short by a crash is left out."""
+        """What was measured, an epoch each; a damaged line and what follows it are left out."""
         if not self.metrics.is_file():
             return []
         rows = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                rows.append(json.loads(line))
+                row = json.loads(line)
             except json.JSONDecodeError:
                 break
+            if not isinstance(row, dict) or "epoch" not in row:
+                break
+            rows.append(row)
         return rows
+
+    def add_metrics(self, metrics: dict[str, Any]) -> None:
+        """Append one epoch; what a killed training had written of it and of later ones is dropped."""
+        rows = [row for row in self.read_metrics() if row["epoch"] < metrics["epoch"]] + [metrics]
+        write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -99,18 +146,22 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def write_toml(path: Path, content: Mapping[str, Any]) -> None:
     """A TOML file, written whole or not at all."""
-    write_atomically(path, lambda temporary: temporary.write_text(tomli_w.dumps(content), encoding="utf-8"))
+    write_text(path, tomli_w.dumps(content))
 
 
 def write_json(path: Path, content: Any) -> None:
     """A JSON file, written whole or not at all."""
-    text = json.dumps(content, indent=2) + "\n"
+    write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, written whole or not at all."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
     """``write`` a temporary file beside ``path``, then put it in its place: readers see the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     with disk_errors(path):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
-from steadynet.plugins import fits, make, setting, settings_of
+from steadynet.plugins import describe_type, fits, make, setting, settings_of
 
 
 class Phase(NamedTuple):
@@ -47,12 +47,13 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name, good, wanted in (
-            ("eps", 0 < self.eps < math.inf, "must be larger than 0"),
+            ("eps", 0 < self.eps <= 1, "must be larger than 0 and at most 1"),
             ("epochs", self.epochs >= 1, "must be 1 or more"),
             ("batch_size", self.batch_size >= 1, "must be 1 or more"),
-            ("lr", self.lr is None or 0 < self.lr < math.inf, "must be larger than 0"),
+            ("lr", self.lr is None or 0 < self.lr <= 1e30, "must be larger than 0 (and a number)"),
             ("warmup", 0 <= self.warmup < math.inf, "must be 0 or more"),
             ("validation", 0 <= self.validation < 1, "must be a share between 0 and 1"),
+            ("seed", 0 <= self.seed < 2**32, "must be 0 or more, and less than 2^32"),
             ("threads", self.threads is None or self.threads >= 1, "must be 1 or more"),
         ):
             if not good:
@@ -61,7 +62,7 @@ class TrainingSettings:
     @property
     def plan(self) -> list[Phase]:
         """The phases, in order."""
-        return parse_phases(self.phases) if self.phases else [Phase(self.method, self.epochs)]
+        return parse_phases(self.phases) if self.phases is not None else [Phase(self.method, self.epochs)]
 
     @property
     def learning_rate(self) -> float:
@@ -75,6 +76,8 @@ class TrainingSettings:
     def as_config(self) -> dict[str, Any]:
         """Every setting as the run's ``config.toml`` holds it; what is None is left out, as TOML has none."""
         values = dataclasses.asdict(self)
+        if self.phases is not None:
+            del values["method"], values["epochs"]  # the phases say both
         values["methods"] = {
             name: {key: value for key, value in part.items() if value is not None}
             for name, part in values["methods"].items()
@@ -107,11 +110,45 @@ def parse_radius(text: str | float) -> float:
     """
     try:
         value = float(Fraction(text)) if isinstance(text, str) else float(text)
-    except (ValueError, ZeroDivisionError, OverflowError) as error:
+    except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
         raise UserError(f"eps = {text}: a radius is a number such as 0.3, or a fraction such as 8/255") from error
-    if not 0 < value < math.inf:
+    if not value > 0:
         raise UserError(f"eps = {text} must be larger than 0")
+    if value > 1:
+        raise UserError(f"eps = {text} is too large: pixels lie in [0, 1], so that 8 grey levels are 8/255")
     return value
+
+
+def merge(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a file under those of the command line, which win.
+
+    >>> merge({"phases": "rs:9", "seed": 1, "methods": {"rs": {"steps": 5}}}, {"method": "rs", "steps": 7})
+    {'seed': 1, 'methods': {'rs': {}}, 'method': 'rs', 'steps': 7}
+    """
+    replaced = {"phases"} if "method" in flags else {"method", "epochs"} if "phases" in flags else set()
+    result = {key: value for key, value in file.items() if key not in replaced} | dict(flags)
+    if "methods" in file:
+        used = _parts(_plan(result)) if replaced else file["methods"]
+        result["methods"] = {
+            part: {key: value for key, value in table.items() if key not in flags}
+            for part, table in _tables(file["methods"]).items()
+            if part in used
+        }
+    return result
+
+
+def _plan(values: Mapping[str, Any]) -> list[Phase]:
+    return TrainingSettings(**{key: values[key] for key in ("method", "phases") if key in values}).plan
+
+
+def _parts(plan: list[Phase]) -> list[str]:
+    return list(dict.fromkeys(part for phase in plan for part in objectives.parts_of(phase.method)))
+
+
+def _tables(methods: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(methods, dict) or not all(isinstance(table, dict) for table in methods.values()):
+        raise UserError("methods holds a table for each method: [methods.nbc]")
+    return methods
 
 
 def resolve(values: Mapping[str, Any]) -> TrainingSettings:
@@ -120,23 +157,26 @@ def resolve(values: Mapping[str, Any]) -> TrainingSettings:
     A method's setting may stand by itself (``beta = 2``: for every part of the method that has it) or in the table of
     one part (``[methods.nbc]``). What is not given is what the method's authors published, else its default.
     """
-    values = dict(values)
+    values = {key: value for key, value in values.items() if key != "input"}  # what the data decided, in a run's own
     own = {entry.name: entry for entry in settings_of(TrainingSettings)}
-    tables = values.pop("methods", {})
+    tables = _tables(values.pop("methods", {}))
+    if values.get("phases") is not None and not values.keys().isdisjoint({"method", "epochs"}):
+        raise UserError("phases says each method and its epochs: give phases, or method and epochs")
     if "eps" in values:
         values["eps"] = parse_radius(values["eps"])
     general = {key: values.pop(key) for key in list(values) if key in own}
     for key, value in general.items():
         if not fits(value, own[key].type):
-            raise UserError(f"{key} = {value!r} does not fit")
+            raise UserError(f"{key} = {value!r} does not fit {describe_type(own[key].type)}")
     settings = TrainingSettings(**general)
-    return dataclasses.replace(settings, methods=_method_settings(settings, values, tables))
+    methods = _method_settings(settings, values, tables)
+    return dataclasses.replace(settings, lr=settings.learning_rate, methods=methods)
 
 
 def _method_settings(
     settings: TrainingSettings, flat: Mapping[str, Any], tables: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    parts = list(dict.fromkeys(part for phase in settings.plan for part in objectives.parts_of(phase.method)))
+    parts = _parts(settings.plan)
     known = {name: {entry.name for entry in settings_of(plugin)} for name, plugin in objectives.available().items()}
     _check_names(settings, flat, tables, parts, known)
     result = {}

@@ -16,7 +16,6 @@ import torch
 from steadynet.data.cache import (
     Arrays,
     DamagedError,
-    one_line,
     read_arrays,
     verify,
     where,
@@ -25,7 +24,7 @@ from steadynet.data.cache import (
 from steadynet.data.dataset import Dataset, Images
 from steadynet.data.progress import OnProgress, progress_bar
 from steadynet.data.sources import Folder, Source
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 from steadynet.run_directory import disk_errors
 
 

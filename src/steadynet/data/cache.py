@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steadynet.errors import one_line
 from steadynet.run_directory import write_atomically
 
 Arrays = Mapping[str, NDArray[np.uint8]]  # images are (N, C, H, W), labels (N,)
@@ -97,13 +98,3 @@ def remove_stale(path: Path) -> None:
         with contextlib.suppress(OSError):
             if left_over.stat().st_mtime < time.time() - STALE_AFTER_SECONDS:
                 left_over.unlink()
-
-
-def one_line(error: BaseException) -> str:
-    """What an exception says, on one line.
-
-    >>> one_line(OSError("<urlopen error\\n timed out>")), one_line(EOFError())
-    ('urlopen error timed out', 'EOFError')
-    """
-    said = getattr(error, "strerror", None) or str(error)
-    return " ".join(said.split()).strip("<>")[:300] or type(error).__name__

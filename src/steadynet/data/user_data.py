@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steadynet.data.cache import DamagedError, one_line, read_npz
+from steadynet.data.cache import DamagedError, read_npz
 from steadynet.data.dataset import Dataset, Images, stratified_split
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 
 Array = NDArray[Any]
 WHOLE = ("X", "y")

@@ -7,13 +7,16 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 from steadynet.networks.custom import load_factory
 from steadynet.networks.normalise import Normalise
 from steadynet.networks.paper import ARCHITECTURES, Architecture
 from steadynet.plugins import choose
 
-__all__ = ["ARCHITECTURES", "Architecture", "Normalise", "build", "check_classifies", "custom_source"]
+__all__ = ["ARCHITECTURES", "GIVEN", "Architecture", "Normalise", "build", "check_classifies", "custom_source"]
+
+
+GIVEN = "given in Python"  # the name of a model that has neither a name of ours nor a file
 
 
 def custom_source(model: str) -> tuple[Path, str] | None:
@@ -25,6 +28,8 @@ def custom_source(model: str) -> tuple[Path, str] | None:
 def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
     """The network called ``model`` for such images and classes, with fresh weights."""
     own = custom_source(model)
+    if model == GIVEN:
+        raise UserError("this run's network was given in Python: give it again, as network=…")
     if own:
         network = load_factory(*own, image_shape, classes)
     elif model.endswith(".py"):
@@ -42,9 +47,8 @@ def check_classifies(network: nn.Module, image_shape: tuple[int, ...], classes: 
     try:
         with torch.no_grad():
             scores = network.eval()(images)
-    except (RuntimeError, TypeError, ValueError) as error:
-        first = str(error).splitlines()[0]
-        raise UserError(f"the model cannot take images of shape {tuple(image_shape)}: {first}") from error
+    except Exception as error:  # whatever the user's own network raises
+        raise UserError(f"the model cannot take images of shape {tuple(image_shape)}: {one_line(error)}") from error
     finally:
         network.train(training)
     if not isinstance(scores, Tensor) or scores.shape != (2, classes):

@@ -18,10 +18,11 @@ class Normalise(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(self, mean: Sequence[float], std: Sequence[float], image_axes: int = 3) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
-        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+        shape = (-1, *(1 for _ in range(image_axes - 1)))  # (C, 1, 1) for images, (D,) for flat features
+        self.register_buffer("mean", torch.tensor(mean).view(shape))
+        self.register_buffer("std", torch.tensor(std).view(shape))
 
     def forward(self, images: Tensor) -> Tensor:
         """Images of mean 0 and deviation 1, if the statistics fit them."""

@@ -1,0 +1,96 @@
+"""The command line: parse, call, show. One file a command; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from steadynet.cli import data, demo, evaluate, listing, train
+from steadynet.errors import UnknownNameError, UserError, one_line
+from steadynet.flags import Parser, parse
+from steadynet.interruption import InterruptedByUserError
+
+EPILOGUE = """\
+first steps:
+  steadynet demo                                        two networks, side by side, in minutes
+  steadynet train --data digits --method nbc --out runs/first
+  steadynet evaluate runs/first --eps 0.1 0.2 0.3
+"""
+
+COMMANDS = {
+    "demo": demo.COMMAND,
+    "train": train.COMMAND,
+    "evaluate": evaluate.COMMAND,
+    "data": data.COMMAND,
+    "list": listing.COMMAND,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 when it went well, 2 for a mistake of the user's, 130 when interrupted."""
+    try:
+        with _one_line_warnings():
+            parsed = _parse(sys.argv[1:] if arguments is None else arguments)
+            COMMANDS[parsed.command].run(parsed)
+    except InterruptedByUserError as stop:
+        return _end(130, str(stop))
+    except UserError as error:
+        return _end(2, f"error: {error}")
+    except KeyboardInterrupt:
+        return _end(130, "interrupted")
+    except BrokenPipeError:
+        return 0
+    except OSError as error:  # what no module has words for: a missing right, a broken disk, a name too long
+        return _end(2, f"error: {f'{error.filename}: ' if error.filename else ''}{one_line(error)}")
+    return 0
+
+
+def _end(code: int, line: str) -> int:
+    _say(line)
+    return code
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"steadynet: {' '.join(line.split())}\n")
+
+
+@contextmanager
+def _one_line_warnings() -> Iterator[None]:
+    """A warning is one line for its reader, not a line of our source."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        _say(f"warning: {message}")
+
+    before, warnings.showwarning = warnings.showwarning, show
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    from steadynet import __version__
+
+    parser = Parser(prog="steadynet", description="Train neural networks that can be proved robust.", epilog=EPILOGUE)
+    parser.add_argument("--version", action="version", version=f"steadynet {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    chosen = parser
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=command.help, description=f"{command.help}.")
+        if name == asked:  # only the command asked for needs its flags, and what they import
+            command.configure(subparser)
+            chosen = subparser
+    if not arguments:
+        parser.print_help()
+        raise SystemExit(0)
+    if asked is not None and asked not in COMMANDS:
+        raise UnknownNameError("command", asked, COMMANDS)
+    parsed = parse(parser, chosen, arguments)
+    if parsed.command is None:
+        raise UserError(f"name a command: {', '.join(COMMANDS)} (see steadynet --help)")
+    return parsed

@@ -1,0 +1,24 @@
+"""What a subcommand is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+from steadynet.flags import Parser
+
+
+class Command(NamedTuple):
+    """One subcommand: what it is for, its arguments, and what it does."""
+
+    help: str
+    configure: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def count(text: str) -> int:
+    """An argument that is a whole number above 0."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
+    return int(text)

@@ -1,0 +1,62 @@
+"""``steadynet evaluate``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from steadynet.cli.command import Command, count
+from steadynet.flags import Parser
+
+
+def _configure(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a finished run directory")
+    parser.add_argument("--eps", nargs="+", metavar="RADIUS", help="radii; the one trained for unless given")
+    parser.add_argument("--pgd-steps", type=count, default=100, metavar="N", help="steps of the attack [100]")
+    parser.add_argument("--restarts", type=count, default=1, metavar="N", help="restarts of the attack [1]")
+    parser.add_argument("--images", type=count, metavar="N", help="only the first N test images")
+    parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from steadynet import data
+    from steadynet.display import console, progress_bar, show_evaluation
+    from steadynet.evaluation import evaluate
+    from steadynet.networks import check_classifies
+    from steadynet.run_directory import write_json
+    from steadynet.settings import parse_radius
+    from steadynet.trained import load_trained
+
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    trained = load_trained(arguments.run)
+    radii = [parse_radius(text) for text in arguments.eps or [trained.config["eps"]]]
+    dataset = data.load(arguments.data) if arguments.data else trained.data()
+    check_classifies(trained.network, dataset.image_shape, dataset.class_count)
+    images = dataset.test.subset(torch.arange(min(arguments.images or len(dataset.test), len(dataset.test))))
+    torch.manual_seed(0)
+    with progress_bar() as progress:
+        task = progress.add_task("attacking", total=len(images) * len(radii), note="")
+        result = evaluate(
+            trained.network,
+            images,
+            radii,
+            pgd_steps=arguments.pgd_steps,
+            restarts=arguments.restarts,
+            on_images=lambda done: progress.advance(task, done),
+        )
+    if arguments.json:
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    else:
+        show_evaluation(str(trained.run.path), result)
+    write_json(trained.run.evaluation, result)  # after it is shown: a disk that is full loses nothing
+    if not arguments.json:
+        console.print(f"written: {trained.run.evaluation}", soft_wrap=True)
+
+
+COMMAND = Command("test accuracy, accuracy under attack and stable neurons", _configure, _run)

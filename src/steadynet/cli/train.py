@@ -1,0 +1,95 @@
+"""``steadynet train``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadynet.cli.command import Command
+from steadynet.errors import UserError
+from steadynet.flags import Parser, add_flags
+
+if TYPE_CHECKING:
+    from steadynet.run_directory import RunDirectory
+    from steadynet.settings import TrainingSettings
+
+PLACE = ("out", "config", "resume", "overwrite")  # flags that are no settings of the training
+MACHINE = ("device", "threads")  # settings that may change from one half of a training to the other
+
+
+def _configure(parser: Parser) -> None:
+    from steadynet import objectives
+    from steadynet.plugins import Setting, settings_of
+    from steadynet.settings import TrainingSettings
+
+    parser.add_argument("--out", metavar="RUN", help="the run directory to write")
+    parser.add_argument("--config", metavar="FILE.toml", help="settings from a file: every flag is a key")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+    add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
+    seen: dict[str, tuple[Setting, list[str]]] = {}
+    for name, plugin in sorted(objectives.available().items()):
+        for entry in settings_of(plugin):
+            seen.setdefault(entry.name, (entry, []))[1].append(name)
+    add_flags(
+        parser.add_argument_group("the methods' own settings"),
+        [dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}") for entry, names in seen.values()],
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.display import console
+    from steadynet.run_directory import RunDirectory, read_toml
+    from steadynet.settings import merge, resolve
+
+    given = {key: value for key, value in vars(arguments).items() if key not in ("command", *PLACE)}
+    if arguments.config:
+        given = merge(read_toml(Path(arguments.config)), given)
+    if not arguments.out:
+        raise UserError("--out says where to write the run: --out runs/first")
+    if arguments.resume and arguments.overwrite:
+        raise UserError("--resume goes on with a run, --overwrite starts anew: give one of them")
+    run = RunDirectory(Path(arguments.out))
+    if arguments.resume and run.config.is_file():
+        if not _go_on(run, given):
+            console.print(f"{run.path} is finished", soft_wrap=True)
+            return
+    elif arguments.resume and not given:
+        raise UserError(f"there is no run in {run.path} to go on with")
+    else:
+        _start(run, resolve(given), arguments.overwrite)
+    path = shlex.quote(str(run.path))
+    console.print(f"trained: {run.path}\nnext:    steadynet evaluate {path} --eps 0.1 0.2 0.3", soft_wrap=True)
+
+
+def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
+    from steadynet.display import observing
+    from steadynet.training import train
+
+    with observing(run, settings) as observer:
+        train(settings, run.path, overwrite=overwrite, observer=observer)
+
+
+def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
+    """Go on with a run by its own settings; False if it was finished already."""
+    from steadynet.display import observing
+    from steadynet.settings import merge, resolve
+    from steadynet.training import resume
+
+    config = run.read_config()
+    settings = resolve(config)
+    wanted = resolve(merge(config, {key: value for key, value in given.items() if key not in MACHINE})).as_config()
+    changed = sorted(key for key in wanted if wanted[key] != settings.as_config().get(key))
+    if changed:
+        raise UserError(f"--resume goes on with the run's own settings, but {', '.join(changed)} would change")
+    if run.weights.is_file():
+        return False
+    with observing(run, settings) as observer:
+        resume(run.path, observer=observer, **{key: given[key] for key in MACHINE if key in given})
+    return True
+
+
+COMMAND = Command("train a network", _configure, _run)

@@ -1,0 +1,133 @@
+"""What changes while training: put together, tried out, saved and restored, in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from steadynet import data as data_sets
+from steadynet.checkpoint import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
+from steadynet.errors import UserError, one_line
+from steadynet.objectives import Batch, Objective
+from steadynet.observer import Position
+from steadynet.run_directory import RunDirectory
+from steadynet.settings import TrainingSettings
+
+
+@dataclass
+class TrainingState:
+    """A network, what trains it and how far it is."""
+
+    settings: TrainingSettings
+    run: RunDirectory
+    network: nn.Module
+    optimiser: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.OneCycleLR | None
+    images: data_sets.Images
+    validation: data_sets.Images
+    augment: bool
+    device: torch.device
+    position: Position
+
+    @property
+    def batches(self) -> int:
+        """Batches an epoch."""
+        return data_sets.batch_count(self.images, self.settings.batch_size)
+
+    def terms(self, objective: Objective, images: Tensor, labels: Tensor, radius: float) -> dict[str, Tensor]:
+        """The loss terms of one batch."""
+        batch = Batch(self.network, images.to(self.device), labels.to(self.device), radius)
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.settings.amp and self.device.type == "cuda"):
+            return objective.terms(batch)
+
+
+def assemble(
+    settings: TrainingSettings, run: RunDirectory, network: nn.Module, dataset: data_sets.Dataset
+) -> TrainingState:
+    """The state before the first batch; what cannot be trained is said here, before anything is written."""
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if not any(parameter.requires_grad for parameter in network.parameters()):
+        raise UserError("the model has no weights to train")
+    device = pick_device(settings.device)
+    network = network.to(device)
+    if any(parameter.dim() == 4 for parameter in network.parameters()):
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
+    images, validation = dataset.split(settings.validation, settings.seed)
+    epochs = sum(phase.epochs for phase in settings.plan)
+    schedule = None
+    if settings.schedule == "one-cycle":
+        steps = epochs * data_sets.batch_count(images, settings.batch_size)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, total_steps=steps)
+    state = TrainingState(
+        settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position()
+    )
+    _rehearse(state)
+    return state
+
+
+def pick_device(name: str) -> torch.device:
+    """The device asked for; ``auto`` is the best one there is."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(device for device, available in there.items() if available)
+    if not there[name]:
+        raise UserError(f"device {name} is not available on this machine")
+    return torch.device(name)
+
+
+def _rehearse(state: TrainingState) -> None:
+    """Every phase's loss of one small batch, without a trace: the last phase must not fail after days of the first.
+
+    The batch has one image if the last batch of an epoch has, which batch normalisation of features cannot take.
+    """
+    settings = state.settings
+    last = len(state.images) % settings.batch_size or settings.batch_size
+    few = state.images.subset(torch.arange(min(last, 2, len(state.images))))
+    before = {name: value.clone() for name, value in state.network.state_dict().items()}
+    state.network.train()
+    for phase in settings.plan:
+        objective = settings.objective(phase.method)
+        try:
+            with torch.random.fork_rng([state.device] if state.device.type == "cuda" else []):
+                for images, labels in data_sets.batches(few, settings.batch_size, augment=state.augment):
+                    state.terms(objective, images, labels, settings.eps)
+        except UserError:
+            raise
+        except Exception as error:  # whatever the user's own network raises
+            what = f"{len(few)} image{'s' * (len(few) > 1)}"
+            raise UserError(f"{phase.method} fails on a batch of {what}: {one_line(error)}") from error
+    state.network.load_state_dict(before)
+
+
+def save(state: TrainingState) -> None:
+    """Everything that going on takes, as the run's checkpoint."""
+    tensors = {f"network.{name}": value for name, value in state.network.state_dict().items()}
+    tensors |= optimiser_tensors(state.optimiser)
+    tensors["generator.cpu"] = torch.get_rng_state()
+    if state.device.type == "cuda":
+        tensors["generator.cuda"] = torch.cuda.get_rng_state(state.device)
+    facts = {
+        "position": dataclasses.asdict(state.position),
+        "groups": state.optimiser.state_dict()["param_groups"],
+        "schedule": state.schedule.state_dict() if state.schedule else None,
+    }
+    save_tensors(state.run.checkpoint, tensors, facts)
+
+
+def restore(state: TrainingState) -> None:
+    """The state of the run's checkpoint."""
+    tensors, facts = load_tensors(state.run.checkpoint)
+    weights = {name.removeprefix("network."): tensors[name] for name in tensors if name.startswith("network.")}
+    load_weights(state.network, weights, state.run.checkpoint)
+    restore_optimiser(state.optimiser, tensors, facts["groups"])
+    if state.schedule:
+        state.schedule.load_state_dict(facts["schedule"])
+    torch.set_rng_state(tensors["generator.cpu"])
+    if "generator.cuda" in tensors and state.device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["generator.cuda"], state.device)
+    state.position = Position(**facts["position"])
