@@ -1,4 +1,4 @@
-"""The plainest PyTorch form of Algorithm 2: hooks, autograd and library calls, nothing shared or fused.
+"""The plainest PyTorch form of Algorithms 1 and 2, line by line: hooks, autograd, library calls, nothing shared.
 
 The reference for both the values (tested) and the speed (``training_step.py``) of the product's own form.
 """
@@ -26,14 +26,14 @@ def forward_with_hooks(network: nn.Module, images: Tensor) -> tuple[Tensor, list
     return logits, found
 
 
-def plain_nbc(
-    clean: tuple[Tensor, list[Tensor]], moved: tuple[Tensor, list[Tensor]], gammas: Sequence[float]
-) -> Tensor:
-    """Algorithm 1, averaged over the batch."""
+def plain_nbc(network: nn.Module, images: Tensor, moved: Tensor, gammas: Sequence[float]) -> Tensor:
+    """Algorithm 1, averaged over the batch: it takes the network and both inputs, as the paper writes it."""
+    clean_logits, clean_layers = forward_with_hooks(network, images)
+    moved_logits, moved_layers = forward_with_hooks(network, moved)
     total: Tensor | float = 0.0
-    for one, other, gamma in zip(clean[1], moved[1], gammas, strict=True):
+    for one, other, gamma in zip(clean_layers, moved_layers, gammas, strict=True):
         total = total + F.cosine_similarity(one.flatten(1), other.flatten(1)).mean() / gamma
-    log_p, log_q = F.log_softmax(clean[0], 1), F.log_softmax(moved[0], 1)
+    log_p, log_q = F.log_softmax(clean_logits, 1), F.log_softmax(moved_logits, 1)
     return total - F.kl_div(log_q, log_p, log_target=True, reduction="batchmean")
 
 
@@ -49,13 +49,10 @@ def plain_nbc_loss(
     steps: int = 10,
 ) -> Tensor:
     """Algorithm 2 with sign steps of ε/10 from ``start``, inside the ε-box and [0, 1]."""
-    with torch.no_grad():
-        fixed = forward_with_hooks(network, images)
     lower, upper = (images - eps).clamp(min=0), (images + eps).clamp(max=1)
     points = start
     for _ in range(steps):
         points = points.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(plain_nbc(fixed, forward_with_hooks(network, points), gammas), points)
+        (gradient,) = torch.autograd.grad(plain_nbc(network, images, points, gammas), points)
         points = torch.min(torch.max(points - eps / 10 * gradient.sign(), lower), upper)
-    clean, moved = forward_with_hooks(network, images), forward_with_hooks(network, points.detach())
-    return F.cross_entropy(clean[0], labels) - beta * plain_nbc(clean, moved, gammas)
+    return F.cross_entropy(network(images), labels) - beta * plain_nbc(network, images, points.detach(), gammas)

@@ -73,16 +73,15 @@ def compare(model: str, batch: int, repeats: int) -> tuple[float, float]:
 
 
 def peak_memory(form: str, model: str, batch: int, threads: int) -> float:
-    """MiB that a fresh process needs at its peak for three steps, beyond what its imports and networks need."""
+    """MiB that three steps in a fresh process need at their peak, beyond what was there before (Linux only)."""
     code = (
-        "import resource, sys, torch; from training_step import step_of; "
+        "import re, torch; from pathlib import Path; from training_step import step_of; "
         f"torch.set_num_threads({threads}); step = step_of({form!r}, {model!r}, {batch}); "
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
-        "[step() for _ in range(3)]; "
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)"
+        "status = lambda name: int(re.search(name + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]); "
+        "Path('/proc/self/clear_refs').write_text('5'); before = status('VmRSS'); "
+        "[step() for _ in range(3)]; print((status('VmHWM') - before) / 1024)"
     )
-    folder = Path(__file__).parent
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return float(done.stdout)
 

@@ -24,20 +24,33 @@ def descend(
     steps: int,
     step_size: float,
     rule: StepRule = "sign",
+    momentum: float = 0.0,
+    shrink: bool = False,
+    relu: Callable[[Tensor], Tensor] | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Tensor:
     """Points of the region that make ``objective`` (one number a point, shape (batch,)) small.
 
     Each step is x ← clip(x − α·sign ∂objective/∂x), or the bare gradient with ``rule="gradient"``. The network's
     parameters get no gradient. Each point must depend on its own row only, so networks run in evaluation mode here.
+    ``momentum`` keeps a share of the earlier gradients; ``shrink`` lets the step fall to zero;
+    ``relu`` takes the place of every ReLU that ``objective`` calls; ``stop`` is asked before each step.
     """
     points = start.detach()
-    with fast_input_gradient(points.device):
-        for _ in range(steps):
+    kept: Tensor | float = 0.0
+    with fast_input_gradient(points.device, relu):
+        for step in range(steps):
+            if stop():
+                break
             points.requires_grad_()
             with torch.enable_grad():
                 (gradient,) = torch.autograd.grad(objective(points).sum(), points)
+            if momentum:
+                size = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
+                kept = gradient = gradient / size.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
             move = gradient.sign() if rule == "sign" else gradient
-            points = region.project(points.detach().sub(move, alpha=step_size))
+            length = step_size * (1 - step / steps if shrink else 1)
+            points = region.project(points.detach().sub(move, alpha=length))
     return points
 
 

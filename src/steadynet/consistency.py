@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from steadynet.attack import StepRule, descend
 from steadynet.errors import UserError
 from steadynet.input_gradient import CHANNELS_LAST, like_layout, relu_backward
-from steadynet.preactivations import Activations, InterceptReLU
+from steadynet.preactivations import Activations
 from steadynet.region import InputRegion
 
 GammaScheme = Literal["one", "rank-power", "rank-size"]
@@ -74,21 +74,29 @@ def most_inconsistent_neighbour(
     directions = [_unit(layer.detach()) for layer in clean.preactivations]
     probabilities = F.softmax(clean.logits.detach(), 1)
 
+    found: list[Tensor] = []
+
+    def relu(preactivation: Tensor) -> Tensor:
+        layer = len(found)
+        directions[layer] = like_layout(directions[layer], preactivation)  # moved once, at the first step
+        activation, cosine = _ReLUWithCosine.apply(preactivation, directions[layer])  # type: ignore[no-untyped-call]
+        found.append(cosine / weights[layer])
+        return activation
+
     def nbc_up_to_a_constant(points: Tensor) -> Tensor:
-        total: list[Tensor] = []
+        found.clear()
+        logits = network(points)
+        return torch.stack(found).sum(0) + (probabilities * F.log_softmax(logits, 1)).sum(1)
 
-        def relu(preactivation: Tensor) -> Tensor:
-            layer = len(total)
-            directions[layer] = like_layout(directions[layer], preactivation)  # moved once, at the first step
-            activation, cosine = _ReLUWithCosine.apply(preactivation, directions[layer])  # type: ignore[no-untyped-call]
-            total.append(cosine / weights[layer])
-            return activation
-
-        with InterceptReLU(relu):
-            logits = network(points)
-        return torch.stack(total).sum(0) + (probabilities * F.log_softmax(logits, 1)).sum(1)
-
-    return descend(nbc_up_to_a_constant, region, region.sample(), steps=steps, step_size=step_size, rule=rule)
+    return descend(
+        nbc_up_to_a_constant,
+        region,
+        region.sample(),
+        steps=steps,
+        step_size=step_size,
+        rule=rule,
+        relu=relu,
+    )
 
 
 def _weights_for(clean: Activations, gamma: GammaScheme | Sequence[float]) -> list[float]:

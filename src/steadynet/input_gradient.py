@@ -16,14 +16,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.overrides import TorchFunctionMode
+
+from steadynet.interception import InterceptReLU
 
 CHANNELS_LAST = torch.channels_last
+MOST_SUB_PIXEL_CHANNELS = 16  # past this, oneDNN's own data gradient is faster
 
 
-def fast_input_gradient(device: torch.device) -> AbstractContextManager[Any]:
-    """The mode for this device: on a GPU the library's own kernels are the fast ones."""
-    return _FastInputGradient() if device.type == "cpu" else nullcontext()
+def fast_input_gradient(
+    device: torch.device, relu: Callable[[Tensor], Tensor] | None = None
+) -> AbstractContextManager[Any]:
+    """The mode for this device, with ``relu`` in the place of every ReLU if given.
+
+    On a GPU the library's own kernels are the fast ones.
+    """
+    if device.type == "cpu":
+        return _FastInputGradient(relu or relu_keeping_layout)
+    return InterceptReLU(relu) if relu else nullcontext()
 
 
 def like_layout(tensor: Tensor, reference: Tensor) -> Tensor:
@@ -33,8 +42,9 @@ def like_layout(tensor: Tensor, reference: Tensor) -> Tensor:
     return tensor.contiguous()
 
 
-class _FastInputGradient(TorchFunctionMode):
-    def __init__(self) -> None:
+class _FastInputGradient(InterceptReLU):
+    def __init__(self, relu: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(relu)
         self._weights: dict[int, Tensor] = {}
 
     def __torch_function__(
@@ -47,12 +57,9 @@ class _FastInputGradient(TorchFunctionMode):
         if func is torch.conv2d and not kwargs and _plain_convolution(*args):
             images, weight, bias, stride, padding = args[:5]
             bias = bias.detach() if bias is not None else None
-            return _Convolution.apply(  # type: ignore[no-untyped-call]
-                images, self._channels_last(weight), bias, stride[0], padding
-            )
-        if (func is F.relu or func is torch.relu) and args and not (kwargs or {}).get("inplace"):
-            return relu_keeping_layout(args[0])
-        return func(*args, **(kwargs or {}))
+            weight = self._channels_last(weight)
+            return _Convolution.apply(images, weight, bias, stride[0], padding)  # type: ignore[no-untyped-call]
+        return super().__torch_function__(func, types, args, kwargs)
 
     def _channels_last(self, weight: Tensor) -> Tensor:
         if id(weight) not in self._weights:
@@ -135,10 +142,10 @@ def convolution_data_gradient(
     gradient: Tensor, images: Tensor, weight: Tensor, stride: int, padding: tuple[int, int]
 ) -> Tensor:
     """∂/∂images of a convolution, by the way that is fast for its shape."""
-    size = images.shape[2:]
-    if stride > 1:
+    size, channels = images.shape[2:], images.shape[1]
+    if stride > 1 and channels <= MOST_SUB_PIXEL_CHANNELS:
         return sub_pixel_transpose(gradient, weight, stride, padding, size)
-    if images.shape[1] == 1:
+    if stride == 1 and channels == 1:
         columns = weight.flatten(1).t() @ gradient.flatten(2)
         return F.fold(columns, (size[0], size[1]), weight.shape[2:], stride=stride, padding=padding)
     return torch.ops.aten.convolution_backward(
@@ -156,11 +163,22 @@ def sub_pixel_transpose(
     outputs, channels, *kernel = weight.shape
     taps = [-(-length // stride) for length in kernel]
     padded = F.pad(weight, (0, taps[1] * stride - kernel[1], 0, taps[0] * stride - kernel[0]))
-    by_residue = padded.reshape(outputs, channels, taps[0], stride, taps[1], stride).permute(1, 3, 5, 0, 2, 4)
-    kernels = by_residue.flip(4, 5).reshape(channels * stride**2, outputs, *taps)
+    by_residue = padded.reshape(outputs, channels, taps[0], stride, taps[1], stride).permute(3, 5, 1, 0, 2, 4)
+    kernels = by_residue.flip(4, 5).reshape(stride**2 * channels, outputs, *taps)
     planes = F.conv2d(gradient, like_layout(kernels, gradient), padding=(taps[0] - 1, taps[1] - 1))
-    image = F.pixel_shuffle(planes, stride)
+    image = _interleaved(planes, stride, channels)
     missing = [max(size[axis] + padding[axis] - image.shape[2 + axis], 0) for axis in (0, 1)]
     if any(missing):
         image = F.pad(image, (0, missing[1], 0, missing[0]))
     return image[:, :, padding[0] : padding[0] + size[0], padding[1] : padding[1] + size[1]]
+
+
+def _interleaved(planes: Tensor, stride: int, channels: int) -> Tensor:
+    """Planes (batch, residue y · residue x · channels, height, width) as one image, in the layout of the planes."""
+    batch, _, height, width = planes.shape
+    if planes.is_contiguous(memory_format=CHANNELS_LAST):
+        cells = planes.permute(0, 2, 3, 1).reshape(batch, height, width, stride, stride, channels)
+        image = cells.permute(0, 1, 3, 2, 4, 5).reshape(batch, height * stride, width * stride, channels)
+        return image.permute(0, 3, 1, 2)
+    cells = planes.reshape(batch, stride, stride, channels, height, width).permute(0, 3, 4, 1, 5, 2)
+    return cells.reshape(batch, channels, height * stride, width * stride)

@@ -166,7 +166,7 @@ def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor]) -> None:
         raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
     state.position.lr = state.optimiser.param_groups[0]["lr"]
     state.optimiser.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     state.optimiser.step()
     if state.schedule:
         state.schedule.step()

@@ -7,12 +7,17 @@ they are, live and differentiable: certified training sends gradients through th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from steadynet.input_gradient import sub_pixel_transpose
+
+Shape = tuple[int, ...]
 
 
 class Interval(NamedTuple):
@@ -23,7 +28,7 @@ class Interval(NamedTuple):
 
 
 class Operation(ABC):
-    """One kind of node: what it computes, and the interval of what it can compute."""
+    """One kind of node: what it computes, the interval of what it can compute, and, if linear, its transpose."""
 
     @abstractmethod
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -32,6 +37,13 @@ class Operation(ABC):
     @abstractmethod
     def interval(self, *inputs: Interval) -> Interval:
         """Bounds of the value while each input stays in its interval."""
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        """Linear functions of the output, rows (n, *output), as functions of the inputs and constants (n,).
+
+        Only the rectifier and the maximum, which are not linear, do not have this: they are relaxed (``linear.py``).
+        """
+        raise TypeError(f"{type(self).__name__} is not linear")
 
 
 class _Affine(Operation):
@@ -67,6 +79,10 @@ class Dense(_Affine):
     def spread(self, half_width: Tensor) -> Tensor:
         return F.linear(half_width, self.weight.abs())
 
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        leading = rows.reshape(len(rows), -1, rows.shape[-1]).sum(1)
+        return [rows @ self.weight], 0.0 if self.bias is None else leading @ self.bias
+
 
 @dataclass(frozen=True)
 class Convolution(_Affine):
@@ -75,7 +91,7 @@ class Convolution(_Affine):
     weight: Tensor
     bias: Tensor | None
     stride: tuple[int, int]
-    padding: tuple[int, int] | str
+    padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
 
@@ -84,6 +100,23 @@ class Convolution(_Affine):
 
     def spread(self, half_width: Tensor) -> Tensor:
         return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        constant = 0.0 if self.bias is None else rows.sum((2, 3)) @ self.bias
+        return [self.transposed(rows, shapes[0])], constant
+
+    def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
+        """The transposed convolution, onto an input of exactly this shape."""
+        if self.groups == 1 and self.dilation == (1, 1) and self.stride[0] == self.stride[1] > 1:
+            return sub_pixel_transpose(rows, self.weight, self.stride[0], self.padding, shape[1:])
+        kernel = [
+            dilation * (length - 1) + 1 for dilation, length in zip(self.dilation, self.weight.shape[2:], strict=True)
+        ]
+        covered = [
+            (rows.shape[2 + axis] - 1) * self.stride[axis] - 2 * self.padding[axis] + kernel[axis] for axis in (0, 1)
+        ]
+        extra = [shape[1 + axis] - covered[axis] for axis in (0, 1)]
+        return F.conv_transpose2d(rows, self.weight, None, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 @dataclass(frozen=True)
@@ -98,6 +131,9 @@ class Scale(_Affine):
 
     def spread(self, half_width: Tensor) -> Tensor:
         return half_width * self.factor.abs()
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows * self.factor], (rows * self.shift).flatten(1).sum(1)
 
 
 @dataclass(frozen=True)
@@ -117,6 +153,9 @@ class Sum(_Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] + inputs[1]
 
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows, rows], 0.0
+
 
 @dataclass(frozen=True)
 class Concat(_Monotone):
@@ -126,6 +165,10 @@ class Concat(_Monotone):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return torch.cat(inputs, self.axis)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        axis = self.axis % rows.dim()
+        return list(rows.split([shape[axis - 1] for shape in shapes], axis)), 0.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +180,9 @@ class Reshape(_Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].reshape(inputs[0].shape[0], *self.shape)
 
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows.reshape(len(rows), *shapes[0])], 0.0
+
 
 @dataclass(frozen=True)
 class AveragePool(_Monotone):
@@ -146,6 +192,12 @@ class AveragePool(_Monotone):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.avg_pool2d(inputs[0], **self.options)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        with torch.enable_grad():  # the transpose of a linear map is its vector-Jacobian product
+            point = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device, requires_grad=True)
+            image = self.apply(point)
+        return [torch.autograd.grad(image, point, rows, create_graph=rows.requires_grad)[0]], 0.0
 
 
 @dataclass(frozen=True)

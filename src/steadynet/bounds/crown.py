@@ -1,0 +1,105 @@
+"""CROWN bounds of every ReLU input and of the output: intervals first, then backward only what they leave unstable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from steadynet.bounds.graph import Graph
+from steadynet.bounds.layer_bounds import LayerBounds
+from steadynet.bounds.linear import Backward, Rows
+from steadynet.bounds.operations import Interval, MaxPool, Rectifier, Shape
+from steadynet.bounds.translate import graph_of
+from steadynet.bounds.windows import Window
+from steadynet.region import InputRegion
+
+MEMORY = 512 * 2**20  # bytes a backward pass may take
+DENSE_ROWS, WINDOWED_ROWS = 512, 2048  # past these, more rows at once are no faster
+
+
+def crown_bounds(network: nn.Module, region: InputRegion, memory: int = MEMORY) -> LayerBounds:
+    """Bounds of every ReLU input and of the logits over the region, by backward linear relaxation."""
+    graph = graph_of(network, region.lower.shape[1:])
+    backward, values = propagate(graph, Interval(region.lower, region.upper), memory)
+    output = tightened(
+        backward, len(graph.nodes), values[-1], torch.ones_like(values[-1].lower, dtype=torch.bool), memory
+    )
+    relus = [backward.bounds[relu] for relu in graph.relus]
+    return LayerBounds("crown", relus, output)
+
+
+class OutOfTimeError(Exception):
+    """The time given to a computation is over; nothing of it is usable."""
+
+
+def propagate(
+    graph: Graph, box: Interval, memory: int = MEMORY, out_of_time: Callable[[], bool] = lambda: False
+) -> tuple[Backward, list[Interval]]:
+    """Bounds of every value, node by node: the interval of its inputs, and CROWN where a rectifier needs better."""
+    values = [box]
+    backward = Backward(graph, [tuple(box.lower.shape[1:])], box, {})
+    nonlinear_before = [False]
+    for position, node in enumerate(graph.nodes, 1):
+        curved = isinstance(node.operation, (Rectifier, MaxPool))
+        if curved:
+            source = node.inputs[0]
+            if nonlinear_before[source]:
+                unstable = (values[source].lower < 0) & (values[source].upper > 0)
+                wanted = torch.ones_like(unstable) if isinstance(node.operation, MaxPool) else unstable
+                values[source] = tightened(backward, source, values[source], wanted, memory, out_of_time)
+            backward.bounds[position] = values[source]
+        values.append(node.operation.interval(*(values[source] for source in node.inputs)))
+        backward.shapes.append(tuple(values[-1].lower.shape[1:]))
+        nonlinear_before.append(curved or any(nonlinear_before[source] for source in node.inputs))
+    return backward, values
+
+
+def tightened(
+    backward: Backward,
+    position: int,
+    known: Interval,
+    wanted: Tensor,
+    memory: int,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> Interval:
+    """The known bounds of a value, with CROWN's where ``wanted`` and tighter."""
+    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu < position}
+    lower, upper = known.lower.clone(), known.upper.clone()
+    for chosen in chunks(wanted.nonzero(), rows_at_once(backward, position, memory)):
+        if out_of_time():
+            raise OutOfTimeError
+        rows, owner = select(chosen, backward.shapes[position])
+        index = tuple(chosen.t())
+        found = backward.lower(position, rows, owner, relaxations=relaxations)
+        lower[index] = torch.maximum(lower[index], found)
+        rows.coefficients = -rows.coefficients
+        found = -backward.lower(position, rows, owner, relaxations=relaxations)
+        upper[index] = torch.minimum(upper[index], found)
+    return Interval(lower, torch.maximum(upper, lower))
+
+
+def chunks(chosen: Tensor, size: int) -> Iterator[Tensor]:
+    """Rows in pieces of at most ``size``."""
+    yield from chosen.split(size) if len(chosen) else ()
+
+
+def rows_at_once(backward: Backward, position: int, memory: int) -> int:
+    """How many rows fit the memory and, for whole layers, the cache: a row has a few copies of the widest layer."""
+    widest = max(torch.Size(shape).numel() for shape in backward.shapes[: position + 1])
+    windowed = len(backward.shapes[position]) == 3
+    return max(16, min(memory // (widest * 4 * 6), WINDOWED_ROWS if windowed else DENSE_ROWS))
+
+
+def select(chosen: Tensor, shape: Shape) -> tuple[Rows, Tensor]:
+    """Rows that pick single neurons, ``chosen`` (n, 1 + axes): property, then position; and their owners."""
+    owner = chosen[:, 0]
+    if len(shape) == 3:
+        channels, height, width = shape
+        coefficients = torch.zeros(len(chosen), channels, 1, 1, device=chosen.device)
+        coefficients[torch.arange(len(chosen)), chosen[:, 1]] = 1.0
+        return Rows(coefficients, Window.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
+    coefficients = torch.zeros(len(chosen), *shape, device=chosen.device)
+    coefficients[(torch.arange(len(chosen)), *chosen[:, 1:].t())] = 1.0
+    return Rows(coefficients), owner

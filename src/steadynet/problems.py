@@ -1,0 +1,66 @@
+"""Verification problems and what can be said of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+
+from steadynet.region import InputRegion
+
+
+class Verdict(str, Enum):
+    """One word, one meaning."""
+
+    UNSAT = "unsat"  # proved: no input of the region gets another label
+    SAT = "sat"  # a counterexample that replays
+    TIMEOUT = "timeout"  # not decided in its time
+    UNKNOWN = "unknown"  # an incomplete verifier gave up
+    ERROR = "error"  # something broke; the reason is kept
+
+
+@dataclass(frozen=True)
+class Problems:
+    """ "Does each image keep its label everywhere in its region?" for many images of one network."""
+
+    network: nn.Module
+    images: Tensor
+    labels: Tensor
+    region: InputRegion
+
+    @classmethod
+    def around(cls, network: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Problems:
+        """Local robustness: the ε-box around each image, inside [0, 1]."""
+        return cls(network, images, labels, InputRegion.around(images, eps))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: Tensor | slice) -> Problems:
+        return Problems(self.network, self.images[rows], self.labels[rows], self.region[rows])
+
+
+@dataclass(frozen=True)
+class Result:
+    """The verdict on one problem, with its evidence."""
+
+    verdict: Verdict
+    seconds: float
+    counterexample: Tensor | None = None
+    margin: float | None = None  # a proved lower bound of the smallest margin
+    stable_share: float | None = None
+    stable_method: str | None = None
+    subproblems: int = 0
+    decided_by: str = ""
+    reason: str = ""
+
+
+def is_counterexample(problems: Problems, index: int, point: Tensor) -> bool:
+    """Whether a point lies in the region, exactly, and the network, run on it alone, gives it another label."""
+    single = point[None]
+    if not bool(problems.region[index : index + 1].contains(single)):
+        return False
+    with torch.no_grad():
+        return int(problems.network(single).argmax(1)) != int(problems.labels[index])

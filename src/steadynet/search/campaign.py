@@ -1,0 +1,35 @@
+"""One group of properties from the first look to the last leaf: each stage decides what it can, cheapest first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from steadynet.problems import Problems, Result
+from steadynet.search.effort import Effort
+from steadynet.search.ledger import Ledger
+from steadynet.search.root import Root
+from steadynet.search.tree import Tree
+
+FIRST_LOOK = 64  # subproblems a property may have before its inner bounds are refined
+
+
+def run_campaign(problems: Problems, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
+    """Decide every property, or end it when its time is over."""
+    ledger = Ledger(problems, effort.timeout, on_result)
+    root = Root(ledger, effort)
+    with torch.no_grad():
+        root.misclassified()
+        root.bound()
+    stages: list[Callable[[], None]] = [
+        root.attack,
+        root.optimise_slopes,
+        lambda: Tree(root).search(FIRST_LOOK),
+        root.refine,
+        root.optimise_slopes,
+        lambda: Tree(root).search(),
+    ]
+    for stage in stages:
+        if ledger.open:
+            stage()

@@ -1,0 +1,16 @@
+"""How much a search may spend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seconds a property, the attack's steps and restarts, subproblems a batch, bytes a backward pass."""
+
+    timeout: float
+    attack_steps: int
+    restarts: int
+    batch: int
+    memory: int

@@ -1,0 +1,84 @@
+"""A subproblem: one margin of one property, with some ReLU signs fixed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Split(NamedTuple):
+    """One rectifier held on one side: its layer, its element there, the sign of its input, and its multiplier β."""
+
+    position: int
+    element: int
+    sign: int
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Subproblem:
+    """Is margin ``target`` of property ``owner`` positive wherever the splits hold?
+
+    ``lower`` bounds the margin there; ``slopes`` are the lower slopes (half precision) its parent ended with.
+    """
+
+    owner: int
+    target: int
+    lower: float
+    splits: tuple[Split, ...] = ()
+    slopes: dict[int, Tensor] = field(default_factory=dict)
+
+    def child(self, split: Split, lower: float) -> Subproblem:
+        """The part of this subproblem on one side of a rectifier."""
+        return Subproblem(self.owner, self.target, max(self.lower, lower), (*self.splits, split), self.slopes)
+
+
+class Queue:
+    """Open subproblems of many properties, taken in turns: each property's worst bound first.
+
+    Properties take turns by the number of subproblems they have had, so that an easy one is not kept waiting by a
+    hard one.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, list[tuple[float, int, Subproblem]]] = {}
+        self._taken: dict[int, int] = {}
+        self._count = 0
+
+    def push(self, subproblems: Iterable[Subproblem]) -> None:
+        """Add open subproblems."""
+        for subproblem in subproblems:
+            self._count += 1
+            heapq.heappush(self._open.setdefault(subproblem.owner, []), (subproblem.lower, self._count, subproblem))
+
+    def pop(self, count: int, limit: int | None = None) -> list[Subproblem]:
+        """Up to ``count`` subproblems for one batch, of properties that have had fewer than ``limit``."""
+        result: list[Subproblem] = []
+        while len(result) < count and self._open:
+            owner = min(self._open, key=lambda name: self._taken.get(name, 0))
+            taken = self._taken.get(owner, 0)
+            if limit is not None and taken >= limit:
+                break
+            self._taken[owner] = taken + 1
+            result.append(heapq.heappop(self._open[owner])[2])
+            if not self._open[owner]:
+                del self._open[owner]
+        return result
+
+    def drop(self, owner: int) -> None:
+        """Forget a property that is decided."""
+        self._open.pop(owner, None)
+
+    def owners(self) -> set[int]:
+        """Properties with open subproblems."""
+        return set(self._open)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def __iter__(self) -> Iterator[Subproblem]:
+        return (entry[2] for entries in self._open.values() for entry in entries)

@@ -1,0 +1,31 @@
+"""What a verifier is: problems in, results out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from steadynet.plugins import setting
+from steadynet.problems import Problems, Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier(ABC):
+    """A way to decide problems. A subclass is one file: ``name``, ``summary``, settings as fields, and ``verify``."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    timeout: float = setting(60.0, "seconds a property may take")
+
+    @abstractmethod
+    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+        """Decide every problem, telling ``on_result`` of each as soon as it is decided."""
+
+    def __call__(self, problems: Problems) -> list[Result]:
+        """All results, in order."""
+        found: dict[int, Result] = {}
+        self.verify(problems, found.__setitem__)
+        return [found[index] for index in range(len(problems))]

@@ -1,0 +1,59 @@
+"""steadynet's own verifier: cheapest first, on the batch of all properties, and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from steadynet.attack import evaluation_mode
+from steadynet.plugins import setting
+from steadynet.problems import Problems, Result, Verdict
+from steadynet.search.campaign import run_campaign
+from steadynet.search.effort import Effort
+from steadynet.verifiers.base import Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchAndBound(Verifier):
+    """Attack, bounds, then a search over ReLU signs whose batches hold subproblems of many properties."""
+
+    name = "branch_and_bound"
+    summary = "intervals, CROWN, attack, optimised slopes, then branch and bound; complete"
+
+    restarts: int = setting(3, "restarts of the attack")
+    attack_steps: int = setting(40, "steps of the attack")
+    batch: int = setting(256, "subproblems bounded at once")
+    group: int = setting(256, "properties handled at once")
+    memory: int = setting(512, "MiB a backward pass may take")
+
+    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+        """Decide group by group; a group that crashes is tried again one property at a time."""
+        effort = Effort(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
+        parameters = [parameter.requires_grad for parameter in problems.network.parameters()]
+        try:
+            problems.network.requires_grad_(False)
+            with evaluation_mode(problems.network):
+                for start in range(0, len(problems), self.group):
+                    self._group(problems[start : start + self.group], start, effort, on_result)
+        finally:
+            for parameter, wanted in zip(problems.network.parameters(), parameters, strict=True):
+                parameter.requires_grad_(wanted)
+
+    def _group(self, problems: Problems, offset: int, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
+        told: set[int] = set()
+
+        def tell(index: int, result: Result) -> None:
+            told.add(index)
+            on_result(offset + index, result)
+
+        try:
+            run_campaign(problems, effort, tell)
+        except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
+            left = [index for index in range(len(problems)) if index not in told]
+            if len(problems) == 1:
+                on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
+                return
+            for index in left:
+                self._group(problems[torch.tensor([index])], offset + index, effort, on_result)
