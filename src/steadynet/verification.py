@@ -15,8 +15,10 @@ def verify(
 ) -> list[Result]:
     """Does each image (batch, *shape), in [0, 1], keep its label everywhere within ``eps``? One result an image.
 
+    >>> import torch
     >>> model = nn.Sequential(nn.Linear(1, 2))
-    >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]])), model[0].bias.data.zero_()
+    >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))
+    >>> _ = model[0].bias.data.copy_(torch.tensor([0.0, 0.2]))
     >>> [result.verdict.value for result in verify(model, torch.tensor([[0.5], [0.1]]), torch.tensor([0, 0]), 0.2)]
     ['unsat', 'sat']
     """

@@ -5,7 +5,7 @@ Every iterate is a valid bound, so the best one seen is kept, a row at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -83,7 +83,7 @@ def optimise(
     """
     slopes = slopes if slopes is not None else Slopes()
     best: Tensor | None = None
-    optimiser: torch.optim.Adam | None = None
+    optimiser: _Adam | None = None
     for iteration in range(ascent.iterations + 1):
         last = iteration == ascent.iterations
         with torch.set_grad_enabled(not last or optimiser is None):
@@ -95,14 +95,10 @@ def optimise(
         if last or bool((best > enough).all()) or out_of_time():
             break
         if optimiser is None:
-            optimiser = _optimiser(slopes, splits, ascent)
-            if optimiser is None:
-                break
-        optimiser.zero_grad()
-        bound.sum().neg().backward()
-        optimiser.step()
-        for group in optimiser.param_groups:
-            group["lr"] *= ascent.decay
+            optimiser = _Adam(slopes, splits, ascent)
+        if not optimiser.parameters:
+            break
+        optimiser.ascend(torch.autograd.grad(bound.sum(), optimiser.parameters, allow_unused=True))
         slopes.clamp()
         for beta in (splits.beta if splits else {}).values():
             beta.data.clamp_min_(0)
@@ -114,13 +110,29 @@ def _shapes(backward: Backward, rows: int) -> dict[int, torch.Size]:
     return {relu: torch.Size((rows, *backward.shapes[relu])) for relu in backward.graph.relus}
 
 
-def _optimiser(slopes: Slopes, splits: Splits | None, ascent: Ascent) -> torch.optim.Adam | None:
-    groups = [
-        {"params": list(slopes.values.values()), "lr": ascent.slope_rate},
-        {"params": list(splits.beta.values()) if splits else [], "lr": ascent.multiplier_rate},
-    ]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.Adam(groups) if groups else None
+class _Adam:
+    """Adam on slopes and multipliers. (The first step of torch's own imports its compiler, which takes a second.)"""
+
+    def __init__(self, slopes: Slopes, splits: Splits | None, ascent: Ascent) -> None:
+        multipliers = list(splits.beta.values()) if splits else []
+        self.parameters = [*slopes.values.values(), *multipliers]
+        self.rates = [ascent.slope_rate] * len(slopes.values) + [ascent.multiplier_rate] * len(multipliers)
+        self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.second = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.decay, self.steps = ascent.decay, 0
+
+    @torch.no_grad()
+    def ascend(self, gradients: Sequence[Tensor | None]) -> None:
+        """One step up the gradients."""
+        self.steps += 1
+        scale = self.decay ** (self.steps - 1) / (1 - 0.9**self.steps)
+        root = (1 - 0.999**self.steps) ** 0.5
+        entries = zip(self.parameters, gradients, self.first, self.second, self.rates, strict=True)
+        for parameter, gradient, first, second, rate in entries:
+            if gradient is not None:
+                first.lerp_(gradient, 0.1)
+                second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                parameter.addcdiv_(first, second.sqrt().div_(root).add_(1e-8), value=rate * scale)
 
 
 def optimised_bounds(

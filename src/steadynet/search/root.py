@@ -63,13 +63,14 @@ class Root:
 
     def attack(self) -> None:
         """PGD on every open margin by itself: a point where it is negative is a counterexample."""
-        for _ in range(self.effort.restarts):
-            owner, target = self.open_margins()
-            for rows in torch.arange(len(owner)).split(self.effort.batch):
-                self.descend(owner[rows], target[rows], None)
-                self.ledger.charge(owner[rows].tolist())
+        owner, target = (side.repeat(self.effort.restarts) for side in self.open_margins())
+        for rows in torch.arange(len(owner)).split(self.effort.batch):
+            left = rows[self.ledger.still_open(owner[rows])]
+            if len(left):
+                self.descend(owner[left], target[left], None, self.effort.attack_steps)
+                self.ledger.charge(owner[left].tolist())
 
-    def descend(self, owner: Tensor, target: Tensor, start: Tensor | None) -> None:
+    def descend(self, owner: Tensor, target: Tensor, start: Tensor | None, steps: int) -> None:
         """Descend on margins from ``start`` (else uniform points), and refute what can be refuted."""
         part, margin = self.problems[owner], self.targets[owner, target]
         width = float((part.region.upper - part.region.lower).max())
@@ -77,7 +78,7 @@ class Root:
             lambda tried: (part.network(tried) * margin).sum(1),
             part.region,
             part.region.sample() if start is None else start,
-            steps=self.effort.attack_steps,
+            steps=steps,
             step_size=width / 8,
             momentum=0.75,
             shrink=True,

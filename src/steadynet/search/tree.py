@@ -16,7 +16,7 @@ from steadynet.search.subproblem import Queue, Split, Subproblem
 
 BRANCH = Ascent(iterations=6, slope_rate=0.1, multiplier_rate=0.2)
 CANDIDATES = 8
-POLISHED = 16  # minimisers a batch that are tried after a short descent
+POLISHED, POLISHING_STEPS = 16, 15  # minimisers a batch that are tried after a short descent
 
 
 class Tree:
@@ -91,7 +91,7 @@ class Tree:
         best = margin.topk(min(POLISHED, len(batch)), largest=False).indices
         best = best[self.ledger.still_open(owner[best])]
         if len(best):
-            root.descend(owner[best], target[best], bounded.minimiser[best])
+            root.descend(owner[best], target[best], bounded.minimiser[best], POLISHING_STEPS)
 
     def _split(self, bounded: Bounded, batch: list[Subproblem]) -> None:
         choice = branching.choose(bounded, margins(self.root.targets, batch), CANDIDATES)
