@@ -171,7 +171,7 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
 
 def test_demo_compares_two_networks(tmp_path, capsys):
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
-    assert "stable neurons (ibp) at ε 0.3" in text
+    assert "proved robust at ε 0.1" in text
     assert {"natural", "nbc"} == {path.name for path in (tmp_path / "demo").iterdir()}
 
 

@@ -1,4 +1,4 @@
-"""The whole idea in a few minutes, on embedded data: the same network, trained twice."""
+"""The whole idea in a few minutes, on embedded data: the same network trained twice, and what can be proved of each."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from steadynet.evaluation import evaluate
 from steadynet.observer import Observer
+from steadynet.run_verification import RunVerification, summarise
 from steadynet.settings import resolve
-from steadynet.trained import load_trained
+from steadynet.trained import TrainedNetwork, load_trained
 from steadynet.training import train
+from steadynet.verdicts import Row
+from steadynet.verification import make_verifier
 
-RADII = (0.1, 0.2, 0.3)
 METHODS = ("natural", "nbc")
+RADII = (0.1, 0.3)
+PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
+
+Follow = Callable[[RunVerification], Callable[[Row], None]]
 
 
-def run_demo(out: Path, observer: Callable[[str], Observer], epochs: int = 20) -> dict[str, dict[str, Any]]:
-    """Train both networks into ``out`` and measure them: a result a method."""
+def run_demo(
+    out: Path, observer: Callable[[str], Observer], follow: Follow, epochs: int = 30
+) -> dict[str, dict[str, Any]]:
+    """Train both networks into ``out``, measure and verify them: a result a method, its verdicts as ``verified``."""
     results = {}
     for method in METHODS:
         settings = resolve(
@@ -34,4 +44,15 @@ def run_demo(out: Path, observer: Callable[[str], Observer], epochs: int = 20) -
         run = train(settings, out / method, overwrite=True, observer=observer(method))
         trained = load_trained(run.path)
         results[method] = evaluate(trained.network, trained.data().test, RADII, pgd_steps=20)
+        results[method]["verified"] = _verified(trained, follow)
     return results
+
+
+def _verified(trained: TrainedNetwork, follow: Follow) -> dict[str, Any]:
+    test = trained.data().test
+    index = test.first_of_each_class(PER_CLASS)
+    torch.manual_seed(0)
+    verifier = make_verifier("branch_and_bound", {"timeout": TIMEOUT})
+    asked = RunVerification(trained, test, index, [PROVED_RADIUS], verifier, trained.config["data"])
+    asked.decide(on_row=follow(asked))
+    return summarise(list(asked.rows.values()))

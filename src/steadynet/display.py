@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,9 @@ from steadynet.events import EventWriter
 from steadynet.observer import Observer, Position
 from steadynet.plugins import describe_value
 from steadynet.run_directory import RunDirectory
+from steadynet.run_verification import RunVerification
 from steadynet.settings import Phase, TrainingSettings
+from steadynet.verdicts import Row
 
 console = Console(highlight=False)
 messages = Console(stderr=True, highlight=False)
@@ -76,7 +78,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], cap
     cells = [[str(cell) for cell in row] for row in rows]
     result = Table(caption=caption, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
-        numbers = all(re.fullmatch(r"[-–+\d.,e %×]*", row[position]) for row in cells)
+        numbers = all(re.fullmatch(r"[-–+\d.,e %×/()]*(s|of \d+)?", row[position]) for row in cells)
         result.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in cells:
         result.add_row(*row)
@@ -136,6 +138,12 @@ class TrainingDisplay:
             self._print_row({name: name for name in cells})
         self._print_row(cells)
 
+    def follow(self, asked: RunVerification) -> Callable[[Row], None]:
+        """A bar of the verification that comes after a training."""
+        for task in self.progress.task_ids:
+            self.progress.remove_task(task)
+        return follow(self.progress, asked)
+
     def _print_row(self, cells: dict[str, str]) -> None:
         console.print(" ".join(f"{cell:>{max(7, len(name))}}" for name, cell in cells.items()), soft_wrap=True)
 
@@ -182,3 +190,68 @@ def show_evaluation(name: str, result: dict[str, Any]) -> None:
             for row in result["radii"]
         ],
     )
+
+
+def follow(progress: Progress, asked: RunVerification) -> Callable[[Row], None]:
+    """A bar of the properties decided, with how many have each verdict; to be told of each row."""
+    task = progress.add_task("verifying", total=len(asked), note="")
+    return lambda row: progress.update(
+        task, completed=len(asked.rows), description=f"verifying ε {row.eps:.4g}", note=asked.counts()
+    )
+
+
+def count_of(count: int, total: int) -> str:
+    """A count with its denominator.
+
+    >>> count_of(38, 100)
+    '38/100 (38.0 %)'
+    """
+    return f"{count}/{total} ({percent(count / total)})" if total else "–"
+
+
+def seconds(value: float | None) -> str:
+    """A duration with the digits that matter.
+
+    >>> [seconds(value) for value in (0.0123, 4.321, 61.04, None)]
+    ['0.012 s', '4.32 s', '61.0 s', '–']
+    """
+    if value is None:
+        return "–"
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f} s"
+
+
+def verdict_rows(radii: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """What a verification found, as the rows of a table: a metric each, with a column a radius."""
+    methods = "+".join(sorted({row["stable_method"] for row in radii if row["stable_method"]})) or "not measured"
+    steps = radii[0]["pgd_steps"]
+    rows = {
+        "proved (UNSAT)": [count_of(row["unsat"], row["properties"]) for row in radii],
+        "refuted (SAT)": [count_of(row["sat"], row["properties"]) for row in radii],
+        "time-outs": [count_of(row["timeout"], row["properties"]) for row in radii],
+        "unknown": [count_of(row["unknown"], row["properties"]) if row["unknown"] else "" for row in radii],
+        "errors": [count_of(row["error"], row["properties"]) if row["error"] else "" for row in radii],
+        f"stable neurons ({methods})": [_stable(row) for row in radii],
+        "Time": [seconds(row["time"]) for row in radii],
+        "Time_U+T": [seconds(row["time_unsat_timeout"]) for row in radii],
+        f"PGD-{steps} accuracy": [count_of(row["pgd_kept"], row["properties"]) for row in radii],
+    }
+    return [[name, *cells] for name, cells in rows.items() if any(cells)]
+
+
+def _stable(row: dict[str, Any]) -> str:
+    """The share, with its denominator where it was not measured on all."""
+    note = "" if row["stable_properties"] in (0, row["properties"]) else f" of {row['stable_properties']}"
+    return percent(row["stable_share"]) + note
+
+
+def show_verification(result: dict[str, Any]) -> None:
+    """Verdicts, times and accuracy under attack as a table, and the first reason of what went wrong."""
+    radii = result["radii"]
+    table(
+        f"{result['run']}: {radii[0]['properties']} properties a radius by {result['verifier']}, "
+        f"time-out {result['timeout']:g} s",
+        ["", *(f"ε {row['eps']:.4g}" for row in radii)],
+        verdict_rows(radii),
+    )
+    for reason, count in result["reasons"].items():
+        console.print(f"{count} × {reason}", soft_wrap=True, markup=False)

@@ -56,6 +56,20 @@ class RunDirectory:
         return self.path / "evaluation.json"
 
     @property
+    def verdicts(self) -> Path:
+        """One row a verified property."""
+        return self.path / "verdicts.csv"
+
+    @property
+    def counterexamples(self) -> Path:
+        """The folder of the inputs that refute properties."""
+        return self.path / "counterexamples"
+
+    def counterexample(self, index: int, eps: float, task: str) -> Path:
+        """The counterexample of one test image at one radius; ``task`` tells networks and images apart."""
+        return self.counterexamples / f"image-{index}-eps-{eps!r}-{task}.safetensors"
+
+    @property
     def model_source(self) -> Path:
         """A copy of the user's model file, so that the run can be loaded wherever it is."""
         return self.path / "model.py"
@@ -96,12 +110,12 @@ class RunDirectory:
                     path.unlink()
 
     def remove_left_overs(self) -> None:
-        """Remove the half-written files of a killed training."""
+        """Remove the half-written files of a killed writer."""
         for path in self._left_overs():
             path.unlink(missing_ok=True)
 
     def _left_overs(self) -> list[Path]:
-        return list(self.path.glob(f".*{TEMPORARY}"))
+        return [path for folder in (self.path, self.counterexamples) for path in folder.glob(f".*{TEMPORARY}")]
 
     def read_config(self) -> dict[str, Any]:
         """The configuration as a dictionary, with what every run's has."""
@@ -171,6 +185,17 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str, to_disk: bool = True) -> None:
+    """A line at the end of a file, in one write: a reader, or a kill, sees it whole or without its line end.
+
+    ``to_disk`` waits until it is safe from a power cut, too.
+    """
+    with disk_errors(path), path.open("ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())
+        if to_disk:
+            os.fsync(file.fileno())
 
 
 @contextmanager

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from steadynet import verifiers
+from steadynet.attack import evaluation_mode
 from steadynet.errors import UserError
 from steadynet.plugins import choose, make
-from steadynet.problems import Problems, Result
+from steadynet.problems import Problems, Result, Verdict, is_counterexample
+from steadynet.verifiers import Verifier
 
 
 def verify(
@@ -24,9 +28,28 @@ def verify(
     """
     if len(images) != len(labels) or not len(images):
         raise UserError(f"{len(images)} images and {len(labels)} labels: verify needs one label an image")
-    if float(images.min()) < 0 or float(images.max()) > 1:
+    if not (float(images.min()) >= 0 and float(images.max()) <= 1):
         raise UserError(f"pixels lie in [{float(images.min()):g}, {float(images.max()):g}]; they must lie in [0, 1]")
     if not eps > 0:
         raise UserError(f"eps = {eps} must be larger than 0")
-    plugin = choose("verifier", verifier, verifiers.available())
-    return make(plugin, settings)(Problems.around(model, images, labels, eps))
+    problems = Problems.around(model, images, labels, eps)
+    return [
+        checked(problems, index, result) for index, result in enumerate(make_verifier(verifier, settings)(problems))
+    ]
+
+
+def make_verifier(name: str, settings: dict[str, object]) -> Verifier:
+    """A verifier by name with its settings; what is misspelt is an error that names the nearest."""
+    return make(choose("verifier", name, verifiers.available()), settings)
+
+
+def checked(problems: Problems, index: int, result: Result) -> Result:
+    """The result; but one that says ``sat`` without a counterexample that replays is an error, whoever says it."""
+    if result.verdict is not Verdict.SAT:
+        return result
+    with evaluation_mode(problems.network):
+        if result.counterexample is not None and is_counterexample(problems, index, result.counterexample):
+            return result
+    return replace(
+        result, verdict=Verdict.ERROR, counterexample=None, reason="the counterexample given does not replay"
+    )

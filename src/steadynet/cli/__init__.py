@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadynet.cli import data, demo, evaluate, listing, train
+from steadynet.cli import data, demo, evaluate, listing, train, verify
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.flags import Parser, parse
 from steadynet.interruption import InterruptedByUserError
@@ -19,12 +19,14 @@ first steps:
   steadynet demo                                        two networks, side by side, in minutes
   steadynet train --data digits --method nbc --out runs/first
   steadynet evaluate runs/first --eps 0.1 0.2 0.3
+  steadynet verify runs/first --eps 0.1 --timeout 10    proofs and counterexamples
 """
 
 COMMANDS = {
     "demo": demo.COMMAND,
     "train": train.COMMAND,
     "evaluate": evaluate.COMMAND,
+    "verify": verify.COMMAND,
     "data": data.COMMAND,
     "list": listing.COMMAND,
 }

@@ -1,4 +1,4 @@
-"""``steadynet list methods | models | data``."""
+"""``steadynet list methods | models | verifiers | data``."""
 
 from __future__ import annotations
 
@@ -10,26 +10,38 @@ from steadynet.flags import Parser
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("what", choices=["methods", "models", "data"])
+    parser.add_argument("what", choices=["methods", "models", "verifiers", "data"])
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    {"methods": _show_methods, "models": _show_models, "data": show_data_sets}[arguments.what]()
+    show = {"methods": _show_methods, "models": _show_models, "verifiers": _show_verifiers, "data": show_data_sets}
+    show[arguments.what]()
 
 
 def _show_methods() -> None:
     from steadynet import objectives
-    from steadynet.display import heading, table
-    from steadynet.plugins import describe_value, settings_of
 
     for name, plugin in sorted(objectives.available().items()):
         note = " (joins any other, as in trades+nbc)" if plugin.is_regulariser else ""
-        title = f"{name}: {plugin.summary}{note}"
-        rows = [[entry.name, describe_value(entry.default), entry.help] for entry in settings_of(plugin)]
-        if rows:
-            table(title, ["setting", "default", "meaning"], rows)
-        else:
-            heading(title)
+        _show_plugin(f"{name}: {plugin.summary}{note}", plugin)
+
+
+def _show_verifiers() -> None:
+    from steadynet import verifiers
+
+    for name, plugin in sorted(verifiers.available().items()):
+        _show_plugin(f"{name}: {plugin.summary}", plugin)
+
+
+def _show_plugin(title: str, plugin: type) -> None:
+    from steadynet.display import heading, table
+    from steadynet.plugins import describe_value, settings_of
+
+    rows = [[entry.name, describe_value(entry.default), entry.help] for entry in settings_of(plugin)]
+    if rows:
+        table(title, ["setting", "default", "meaning"], rows)
+    else:
+        heading(title)
 
 
 def _show_models() -> None:
@@ -43,4 +55,4 @@ def _show_models() -> None:
     table("Models", ["name", "layers", "images", "parameters"], rows, "or your own: --model file.py:factory")
 
 
-COMMAND = Command("methods, models and data sets, with their settings", _configure, _run)
+COMMAND = Command("methods, models, verifiers and data sets, with their settings", _configure, _run)

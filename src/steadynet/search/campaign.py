@@ -18,7 +18,15 @@ FIRST_LOOK = 64  # subproblems a property may have before its inner bounds are r
 def run_campaign(problems: Problems, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
     """Decide every property, or end it when its time is over."""
     ledger = Ledger(problems, effort.timeout, on_result)
-    root = Root(ledger, effort)
+    try:
+        _run_stages(Root(ledger, effort))
+        ledger.charge()
+    finally:
+        ledger.tell()  # whatever broke, what is decided is decided
+
+
+def _run_stages(root: Root) -> None:
+    ledger = root.ledger
     with torch.no_grad():
         root.misclassified()
         root.bound()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ class Ledger:
         self.open = set(range(len(problems)))
         self.stable: list[float | None] = [None] * len(problems)
         self.subproblems = [0] * len(problems)
+        self._untold: dict[int, Result] = {}  # decided since the last charge: they still pay their share of it
 
     def prove(self, index: int, margin: float, by: str) -> None:
         """No input of the region gets another label: every margin has a lower bound of at least ``margin`` > 0."""
@@ -37,11 +39,22 @@ class Ledger:
         self._decide(index, Verdict.ERROR, by, reason=reason)
 
     def charge(self, served: Iterable[int] = ()) -> None:
-        """Charge the time since the last charge to those served (else to all that are open); end those out of time."""
-        self.clock.charge(list(served) or sorted(self.open) or range(len(self.problems)))
+        """Charge the time since the last charge to those served (else to all it can have served).
+
+        Then end those out of time, and tell of what was decided meanwhile, with the time it has been charged.
+        """
+        self.clock.charge(list(served) or sorted(self.open | self._untold.keys()))
         for index in sorted(self.open):
             if self.clock.is_over(index):
                 self._decide(index, Verdict.TIMEOUT, "time-out")
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell of what is decided."""
+        while self._untold:
+            index = next(iter(self._untold))
+            result = self._untold.pop(index)
+            self.on_result(index, replace(result, seconds=self.clock.seconds[index]))
 
     def still_open(self, owners: Tensor) -> Tensor:
         """Which of these owners are not decided; a boolean mask."""
@@ -64,17 +77,14 @@ class Ledger:
         if index not in self.open:
             return
         self.open.discard(index)
-        self.on_result(
-            index,
-            Result(
-                verdict,
-                self.clock.seconds[index],
-                None if point is None else point.clone(),
-                margin,
-                self.stable[index],
-                None if self.stable[index] is None else "crown",
-                self.subproblems[index],
-                by,
-                reason,
-            ),
+        self._untold[index] = Result(
+            verdict,
+            self.clock.seconds[index],
+            None if point is None else point.clone(),
+            margin,
+            self.stable[index],
+            None if self.stable[index] is None else "crown",
+            self.subproblems[index],
+            by,
+            reason,
         )

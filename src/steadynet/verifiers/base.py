@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from steadynet.plugins import setting
+from steadynet.errors import UserError
+from steadynet.plugins import setting, settings_of
 from steadynet.problems import Problems, Result
+
+MAY_BE_ZERO = ("restarts", "attack_steps")  # no attack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +22,14 @@ class Verifier(ABC):
     summary: ClassVar[str]
 
     timeout: float = setting(60.0, "seconds a property may take")
+
+    def __post_init__(self) -> None:
+        if not self.timeout > 0:
+            raise UserError(f"timeout = {self.timeout:g} must be larger than 0")
+        for entry in settings_of(type(self)):
+            least = 0 if entry.name in MAY_BE_ZERO else 1
+            if entry.type is int and getattr(self, entry.name) < least:
+                raise UserError(f"{entry.name} = {getattr(self, entry.name)} must be {least} or more")
 
     @abstractmethod
     def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:

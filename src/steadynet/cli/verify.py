@@ -1,0 +1,109 @@
+"""``steadynet verify``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from steadynet.cli.command import Command, count
+from steadynet.flags import Parser, add_flags
+from steadynet.interruption import InterruptedByUserError
+
+if TYPE_CHECKING:
+    from steadynet.run_verification import RunVerification
+
+OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "fresh", "json")
+PGD_STEPS = 100
+
+
+def _configure(parser: Parser) -> None:
+    from steadynet import verifiers
+    from steadynet.plugins import Setting, settings_of
+
+    parser.add_argument("run", metavar="RUN", help="a finished run directory")
+    parser.add_argument("--eps", nargs="+", metavar="RADIUS", help="radii; the one trained for unless given")
+    parser.add_argument("--per-class", type=count, default=10, metavar="N", help="test images of each class [10]")
+    parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
+    parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    seen: dict[str, tuple[Setting, list[str]]] = {}
+    known = verifiers.available()
+    for name, plugin in sorted(known.items()):
+        for entry in settings_of(plugin):
+            seen.setdefault(entry.name, (entry, []))[1].append(name)
+    add_flags(
+        parser.add_argument_group("the verifiers' own settings"),
+        [
+            entry if len(names) == len(known) else dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}")
+            for entry, names in seen.values()
+        ],
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.display import console, follow, progress_bar, show_verification
+
+    asked = _asked(arguments)
+    try:
+        with progress_bar() as progress:
+            asked.decide(arguments.fresh, follow(progress, asked))
+            result = asked.summary(PGD_STEPS)
+    except KeyboardInterrupt as stop:
+        raise InterruptedByUserError(
+            f"stopped: {len(asked.rows)} of {len(asked)} properties are decided and saved. Go on with: "
+            + shlex.join(_words(arguments, asked))
+        ) from stop
+    if arguments.json:
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    else:
+        show_verification(result)
+        console.print(f"written: {asked.run.verdicts}", soft_wrap=True)
+
+
+def _asked(arguments: argparse.Namespace) -> RunVerification:
+    import torch
+
+    from steadynet import data
+    from steadynet.networks import check_classifies
+    from steadynet.run_verification import RunVerification
+    from steadynet.settings import parse_radius
+    from steadynet.trained import load_trained
+    from steadynet.verification import make_verifier
+
+    verifier = make_verifier(arguments.verifier, _settings(arguments))
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    trained = load_trained(arguments.run)
+    radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config["eps"]]))
+    dataset = data.load(arguments.data) if arguments.data else trained.data()
+    check_classifies(trained.network, dataset.image_shape, dataset.class_count)
+    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count)
+    torch.manual_seed(0)
+    return RunVerification(trained, dataset.test, index, radii, verifier, arguments.data or trained.config["data"])
+
+
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {key: value for key, value in vars(arguments).items() if key not in OWN}
+
+
+def _words(arguments: argparse.Namespace, asked: RunVerification) -> list[str]:
+    """The command that goes on: what was given, but for --fresh."""
+    words = ["steadynet", "verify", arguments.run, "--eps", *map(str, arguments.eps or asked.radii)]
+    words += ["--per-class", str(arguments.per_class), "--verifier", arguments.verifier]
+    chosen = {"data": arguments.data, "threads": arguments.threads} | _settings(arguments)
+    for key, value in chosen.items():
+        flag = key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{flag}")
+        elif value is not None:
+            words += [f"--{flag}", str(value)]
+    return words + ["--json"] * arguments.json
+
+
+COMMAND = Command("prove or refute that test images keep their label", _configure, _run)
