@@ -65,12 +65,12 @@ def tightened(
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Interval:
     """The known bounds of a value, with CROWN's where ``wanted`` and tighter."""
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu < position}
+    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
     lower, upper = known.lower.clone(), known.upper.clone()
     for chosen in chunks(wanted.nonzero(), rows_at_once(backward, position, memory)):
         if out_of_time():
             raise OutOfTimeError
-        rows, owner = select(chosen, backward.shapes[position])
+        rows, owner = select(chosen, backward.shapes[position], lower.dtype)
         index = tuple(chosen.t())
         found = backward.lower(position, rows, owner, relaxations=relaxations)
         lower[index] = torch.maximum(lower[index], found)
@@ -92,14 +92,14 @@ def rows_at_once(backward: Backward, position: int, memory: int) -> int:
     return max(16, min(memory // (widest * 4 * 6), WINDOWED_ROWS if windowed else DENSE_ROWS))
 
 
-def select(chosen: Tensor, shape: Shape) -> tuple[Rows, Tensor]:
+def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tensor]:
     """Rows that pick single neurons, ``chosen`` (n, 1 + axes): property, then position; and their owners."""
     owner = chosen[:, 0]
     if len(shape) == 3:
         channels, height, width = shape
-        coefficients = torch.zeros(len(chosen), channels, 1, 1, device=chosen.device)
+        coefficients = torch.zeros(len(chosen), channels, 1, 1, dtype=dtype, device=chosen.device)
         coefficients[torch.arange(len(chosen)), chosen[:, 1]] = 1.0
         return Rows(coefficients, Window.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
-    coefficients = torch.zeros(len(chosen), *shape, device=chosen.device)
+    coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
     coefficients[(torch.arange(len(chosen)), *chosen[:, 1:].t())] = 1.0
     return Rows(coefficients), owner

@@ -34,7 +34,8 @@ class Relaxation:
         active, inactive = lower >= 0, upper <= 0
         upper_slope = torch.where(active, 1.0, torch.where(inactive, slope, chord))
         shift = torch.where(active | inactive, 0.0, above * (1 - chord))
-        lower_slope = torch.where(active, 1.0, torch.where(inactive, slope, torch.where(above > -below, 1.0, slope)))
+        steep = active | (~inactive & (above > -below))
+        lower_slope = torch.full_like(lower, slope).masked_fill(steep, 1.0)
         return cls(lower_slope, upper_slope, shift, slope)
 
 

@@ -46,12 +46,16 @@ class Operation(ABC):
         raise TypeError(f"{type(self).__name__} is not linear")
 
 
-class _Affine(Operation):
+class Affine(Operation):
     """x ↦ Wx + b: the interval is the image of the centre, give or take |W| times the half width."""
 
     @abstractmethod
     def spread(self, half_width: Tensor) -> Tensor:
         """|W| · half width."""
+
+    def size(self, largest: Tensor) -> Tensor:
+        """|W| · largest + |b|: how large the terms of the sum can be."""
+        return self.spread(largest) + self.apply(torch.zeros_like(largest)).abs()
 
     def interval(self, *inputs: Interval) -> Interval:
         ((lower, upper),) = inputs
@@ -67,7 +71,7 @@ class _Monotone(Operation):
 
 
 @dataclass(frozen=True)
-class Dense(_Affine):
+class Dense(Affine):
     """A matrix on the last axis: weight (out, in), bias (out) or none."""
 
     weight: Tensor
@@ -80,12 +84,12 @@ class Dense(_Affine):
         return F.linear(half_width, self.weight.abs())
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        leading = rows.reshape(len(rows), -1, rows.shape[-1]).sum(1)
+        leading = rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
         return [rows @ self.weight], 0.0 if self.bias is None else leading @ self.bias
 
 
 @dataclass(frozen=True)
-class Convolution(_Affine):
+class Convolution(Affine):
     """A 2-d convolution: weight (out, in/groups, kh, kw), bias (out) or none."""
 
     weight: Tensor
@@ -120,7 +124,7 @@ class Convolution(_Affine):
 
 
 @dataclass(frozen=True)
-class Scale(_Affine):
+class Scale(Affine):
     """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied."""
 
     factor: Tensor

@@ -174,12 +174,12 @@ def optimised(
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Interval:
     """The known bounds of a value, with optimised ones where ``wanted`` and tighter."""
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu < position}
+    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
     lower, upper = known.lower.clone(), known.upper.clone()
     for chosen in chunks(wanted.nonzero(), rows_at_once(backward, position, memory // 4)):
         if out_of_time():
             break
-        rows, owner = select(chosen, backward.shapes[position])
+        rows, owner = select(chosen, backward.shapes[position], lower.dtype)
         index = tuple(chosen.t())
         found = optimise(backward, position, rows, owner, relaxations, ascent, out_of_time=out_of_time)
         lower[index] = torch.maximum(lower[index], found)

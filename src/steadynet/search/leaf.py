@@ -48,7 +48,7 @@ def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: floa
 def _linear_form(backward: Backward, position: int, rows: Tensor) -> tuple[Tensor, Tensor]:
     """rows · value as coefficients (n, inputs) and constants (n,) on the input: exact, as every ReLU is fixed."""
     owner = torch.zeros(len(rows), dtype=torch.long)
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu < position}
+    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
     trail = Trail()
     with torch.no_grad():
         lower = backward.lower(position, Rows(rows), owner, relaxations=relaxations, trail=trail)

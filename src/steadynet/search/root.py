@@ -12,7 +12,7 @@ from steadynet.bounds.operations import Interval
 from steadynet.bounds.optimised import Ascent, optimise, refine
 from steadynet.bounds.translate import graph_of
 from steadynet.problems import Problems
-from steadynet.search.certainty import CERTAIN, certain, in_float64, widened
+from steadynet.search.certainty import CERTAIN, certain, doubt, in_float64, margin_rounding, widened
 from steadynet.search.effort import Effort
 from steadynet.search.ledger import Ledger
 
@@ -32,6 +32,7 @@ class Root:
         self.slopes: dict[tuple[int, int], dict[int, Tensor]] = {}
         self.backward: Backward
         self.lower: Tensor
+        self.rounding: Tensor  # (properties,): what float32 may do to a margin
         self._double: Backward | None = None
 
     def misclassified(self) -> None:
@@ -52,7 +53,8 @@ class Root:
             return
         self._note_stable(backward)
         self.backward = widened(backward)
-        self.lower = interval_margins(self.targets, values[-1])
+        self.rounding = margin_rounding(self.backward)
+        self.lower = interval_margins(self.targets, values[-1], doubt(self.rounding))
         owner, target = (self.lower <= CERTAIN).nonzero(as_tuple=True)
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
         for rows in torch.arange(len(owner)).split(DENSE_ROWS):
@@ -148,7 +150,7 @@ class Root:
             chosen = None if slopes is None else slopes.restricted(rows, torch.float64)
             return double.lower(self.end, margins, owner[rows], relaxations=lines, slopes=chosen)
 
-        found = certain(found, again)
+        found = certain(found, again, self.rounding[owner])
         self.lower[owner, target] = torch.maximum(self.lower[owner, target], found)
         return found
 
@@ -168,8 +170,10 @@ def robustness_margins(problems: Problems) -> Tensor:
     return identity[problems.labels][:, None] - others
 
 
-def interval_margins(targets: Tensor, output: Interval) -> Tensor:
-    """Lower bounds of the margins from the output's interval: (properties, margins)."""
+def interval_margins(targets: Tensor, output: Interval, least: Tensor) -> Tensor:
+    """Lower bounds of the margins from the output's interval, where above ``least``: (properties, margins)."""
     positive, negative = targets.clamp_min(0), targets.clamp_max(0)
     lower = (positive @ output.lower[:, :, None] + negative @ output.upper[:, :, None]).squeeze(2)
-    return torch.where(lower > CERTAIN, lower, -torch.inf)  # what intervals leave in doubt, CROWN decides
+    return torch.where(
+        (lower > least[:, None]) & lower.isfinite(), lower, -torch.inf
+    )  # what intervals leave in doubt, CROWN decides

@@ -9,13 +9,13 @@ from steadynet.bounds.linear import Rows
 from steadynet.bounds.optimised import Ascent, Splits
 from steadynet.search import branching
 from steadynet.search.bounding import Bounded, bound, margins
-from steadynet.search.certainty import CERTAIN, certain, in_float64
+from steadynet.search.certainty import certain, doubt, in_float64
 from steadynet.search.leaf import settle
 from steadynet.search.root import Root
 from steadynet.search.subproblem import Queue, Split, Subproblem
 
-BRANCH = Ascent(iterations=6, slope_rate=0.1, multiplier_rate=0.2)
-CANDIDATES = 8
+BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
+CANDIDATES = 4
 POLISHED, POLISHING_STEPS = 16, 15  # minimisers a batch that are tried after a short descent
 
 
@@ -76,7 +76,7 @@ class Tree:
                 multipliers={key: value.double() for key, value in multipliers.items()},
             )
 
-        return certain(bounded.lower, again)
+        return certain(bounded.lower, again, self.root.rounding[[subproblem.owner for subproblem in batch]])
 
     def _try_minimisers(self, bounded: Bounded, batch: list[Subproblem]) -> None:
         """The bound's own minimisers as counterexamples; the most promising ones after a short descent, too."""
@@ -94,6 +94,7 @@ class Tree:
             root.descend(owner[best], target[best], bounded.minimiser[best], POLISHING_STEPS)
 
     def _split(self, bounded: Bounded, batch: list[Subproblem]) -> None:
+        enough = doubt(self.root.rounding[[subproblem.owner for subproblem in batch]])
         choice = branching.choose(bounded, margins(self.root.targets, batch), CANDIDATES)
         splits = split_lists(bounded.splits, len(batch))
         for row, subproblem in enumerate(batch):
@@ -107,7 +108,7 @@ class Tree:
                 self.queue.push(
                     parent.child(Split(*where, sign), float(choice.sides[side, row]))
                     for side, sign in enumerate((1, -1))
-                    if choice.sides[side, row] <= CERTAIN
+                    if not enough[row] < choice.sides[side, row] < torch.inf
                 )
 
     def _settle(self, leaf: Subproblem) -> None:
@@ -118,7 +119,7 @@ class Tree:
         settled = settle(self.root.double(), self.root.targets[leaf.owner, leaf.target], leaf, left)
         if settled is None:
             self.queue.push([leaf])  # out of time: the ledger ends it
-        elif settled.lower <= 0:
+        elif not settled.lower > float(self.root.rounding[leaf.owner]):
             region = self.ledger.problems.region[leaf.owner : leaf.owner + 1]
             point = region.project(settled.point[None].to(region.lower.dtype))[0]
             if not self.ledger.refute(leaf.owner, point, "linear program"):
