@@ -14,8 +14,9 @@ from steadynet.search.bounding import Bounded
 def candidates(batch: Bounded, count: int) -> tuple[list[int], Tensor, Tensor]:
     """(positions, scores, places): per row the ``count`` unstable neurons whose relaxation costs the bound most.
 
-    A neuron with coefficient a < 0 behind it costs at most −a · upper_shift (the chord's height above zero), with
-    a > 0 at most a · min(u, −l) (the lower line's depth). ``places`` index the concatenation of all ``positions``.
+    A neuron with coefficient a < 0 behind it costs at most −a · upper_shift, the chord's height above zero. With a > 0
+    the lower line costs at most a · min(u, −l), but its slope is already optimised: such neurons come last. ``places``
+    index the concatenation of all ``positions``.
     """
     positions = sorted(batch.behind)
     scores = []
@@ -25,7 +26,7 @@ def candidates(batch: Bounded, count: int) -> tuple[list[int], Tensor, Tensor]:
         unstable = (lower < 0) & (upper > 0)
         chord = batch.relaxations[position].upper_shift.flatten(1)
         depth = torch.minimum(upper, -lower)
-        cost = torch.where(coefficients < 0, -coefficients * chord, 0.5 * coefficients * depth)
+        cost = torch.where(coefficients < 0, -coefficients * chord, 0.01 * coefficients * depth)
         scores.append(torch.where(unstable, cost.clamp_min(1e-12), -1.0))
     joined = torch.cat(scores, 1)
     best, places = joined.topk(min(count, joined.shape[1]), dim=1)
@@ -101,13 +102,15 @@ class Choice:
 
 
 def choose(batch: Bounded, rows: Rows, count: int) -> Choice:
-    """Of the candidates a row, the one whose worse side is best (filtered smart branching)."""
+    """Of the candidates a row, the one whose sides gain most, as a product (filtered smart branching)."""
+    if not batch.behind:  # a network without a rectifier
+        return Choice([], [], torch.full((len(batch.lower),), -1), torch.zeros(2, len(batch.lower)))
     positions, scores, places = candidates(batch, count)
     valid = scores > 0
     with torch.no_grad():
         quick = split_bounds(batch, rows, positions, places)
-    worse = torch.where(valid, quick.amin(0) + 1e-3 * quick.amax(0).clamp_max(1e6), -torch.inf)
-    pick = worse.argmax(1)
+    gain = (quick.clamp_max(0) - batch.lower[:, None]).clamp_min(1e-4)  # past zero a side is proved: no more to gain
+    pick = torch.where(valid, gain[0] * gain[1], -torch.inf).argmax(1)
     place = places.gather(1, pick[:, None]).squeeze(1)
     sides = quick.gather(2, pick[None, :, None].expand(2, -1, 1)).squeeze(2)
     sizes = [batch.behind[position][0].numel() for position in positions]

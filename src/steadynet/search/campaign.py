@@ -12,7 +12,7 @@ from steadynet.search.ledger import Ledger
 from steadynet.search.root import Root
 from steadynet.search.tree import Tree
 
-FIRST_LOOK = 64  # subproblems a property may have before its inner bounds are refined
+FIRST_LOOK = 32  # subproblems a property may have before its inner bounds are refined
 
 
 def run_campaign(problems: Problems, effort: Effort, on_result: Callable[[int, Result], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 
@@ -37,7 +38,11 @@ class Clock:
         """Whether a property has had its time."""
         return self.seconds[payer] >= self.timeout
 
-    def is_over_now(self, served: list[int]) -> bool:
+    def shares(self, served: list[int]) -> dict[int, float]:
+        """The share of a computation that each property it serves will be charged."""
+        return {payer: count / len(served) for payer, count in Counter(served).items()}
+
+    def is_over_now(self, shares: dict[int, float]) -> bool:
         """Whether a property served by the computation under way has had its time, with its share of it."""
-        share = self.pending() / max(len(served), 1)
-        return any(self.seconds[payer] + share >= self.timeout for payer in served)
+        pending = self.pending()
+        return any(self.seconds[payer] + share * pending >= self.timeout for payer, share in shares.items())

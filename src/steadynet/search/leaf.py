@@ -6,6 +6,7 @@ min over the box of margin − Σ λ·sign·z, which holds by weak duality and i
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import highspy
@@ -13,9 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.linear import Backward, Rows, Trail
-from steadynet.bounds.operations import Interval
+from steadynet.bounds.operations import Interval, MaxPool
 from steadynet.search.bounding import assemble
+from steadynet.search.program import DOUBT, Program
 from steadynet.search.subproblem import Subproblem
 
 _SLACK = 1e-6  # constraints are loosened by this much before HiGHS may call them infeasible
@@ -30,6 +33,8 @@ class Settled(NamedTuple):
 
 def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
     """The leaf's margin, exactly; None if HiGHS found no answer in its time. ``root`` is in float64."""
+    if any(isinstance(node.operation, MaxPool) for node in root.graph.nodes):
+        return _settle_maxima(root, margin, subproblem, seconds)
     backward, splits = assemble(root, [subproblem])
     forms = [_linear_form(backward, len(root.graph.nodes), margin.double()[None])]
     signs = [1.0]
@@ -43,6 +48,22 @@ def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: floa
     constants = torch.cat([form[1] for form in forms]) * torch.tensor(signs, dtype=torch.float64)
     box = Interval(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
     return _solve(coefficients, constants, box, root.shapes[0], seconds)
+
+
+def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
+    """A maximum is not linear even where every ReLU is fixed: a small mixed-integer program instead."""
+    end = time.perf_counter() + seconds
+    part = root.of_properties(torch.tensor([subproblem.owner]))
+    try:
+        program = Program(part, subproblem.splits, lambda: time.perf_counter() >= end)
+    except OutOfTimeError:
+        return None
+    form = program.margin(margin)
+    found = program.minimise(form, end - time.perf_counter())
+    if not found.finished:
+        return None
+    centre = (part.box.lower[0] + part.box.upper[0]) / 2
+    return Settled(found.lower - DOUBT * program.size(form), centre if found.point is None else found.point)
 
 
 def _linear_form(backward: Backward, position: int, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -62,7 +62,8 @@ class Ledger:
 
     def out_of_time(self, served: list[int]) -> Callable[[], bool]:
         """A question for inner loops: has one of those served had its time?"""
-        return lambda: self.clock.is_over_now(served)
+        shares = self.clock.shares(served)
+        return lambda: self.clock.is_over_now(shares)
 
     def _decide(
         self,
