@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -169,9 +170,11 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
     assert capsys.readouterr().err.splitlines()[0] == "steadynet: warning: mind the gap"
 
 
-def test_demo_compares_two_networks(tmp_path, capsys):
+def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("steadynet.demo.PER_CLASS", 1)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
+    assert re.search(r"Of the same 10 images, \d+ are proved robust with NBC and \d+ without it.", text)
     assert {"natural", "nbc"} == {path.name for path in (tmp_path / "demo").iterdir()}
 
 
