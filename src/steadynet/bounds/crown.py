@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from steadynet.bounds.graph import Graph
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear import Backward, Rows
-from steadynet.bounds.operations import Interval, MaxPool, Rectifier, Shape
+from steadynet.bounds.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
 from steadynet.bounds.translate import graph_of
 from steadynet.bounds.windows import Window
 from steadynet.region import InputRegion
 
 MEMORY = 512 * 2**20  # bytes a backward pass may take
-DENSE_ROWS, WINDOWED_ROWS = 512, 2048  # past these, more rows at once are no faster
+CACHED_COEFFICIENTS = 3 << 19  # rows times their width that are handled at once
 
 
 def crown_bounds(network: nn.Module, region: InputRegion, memory: int = MEMORY) -> LayerBounds:
@@ -86,10 +86,29 @@ def chunks(chosen: Tensor, size: int) -> Iterator[Tensor]:
 
 
 def rows_at_once(backward: Backward, position: int, memory: int) -> int:
-    """How many rows fit the memory and, for whole layers, the cache: a row has a few copies of the widest layer."""
-    widest = max(torch.Size(shape).numel() for shape in backward.shapes[: position + 1])
-    windowed = len(backward.shapes[position]) == 3
-    return max(16, min(memory // (widest * 4 * 6), WINDOWED_ROWS if windowed else DENSE_ROWS))
+    """How many rows fit the memory, and the cache: more at once would be no faster."""
+    width = _row_width(backward, position)
+    return max(32, min(memory // (width * 4 * 6), CACHED_COEFFICIENTS // width))
+
+
+def _row_width(backward: Backward, position: int) -> int:
+    """The most coefficients a row for one neuron of this value has on its way back, along the first inputs."""
+    shapes = backward.shapes
+    window = Window.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
+    widest = 1
+    while position > 0:
+        node = backward.graph.nodes[position - 1]
+        if not isinstance(node.operation, (Rectifier, Scale)):
+            convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1
+            window = window.behind(node.operation) if window and isinstance(node.operation, Convolution) else None
+            window = window if convolution else None
+        position = node.inputs[0]
+        shape = shapes[position]
+        if window is not None and window.covers(shape):
+            window = None
+        size = torch.Size(shape).numel() if window is None else shape[0] * window.size[0] * window.size[1]
+        widest = max(widest, size)
+    return widest
 
 
 def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tensor]:

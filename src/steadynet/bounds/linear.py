@@ -8,12 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from steadynet.bounds.graph import Graph
 from steadynet.bounds.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
-from steadynet.bounds.windows import Window, transposed_on_windows
+from steadynet.bounds.windows import Matrices, Window, transposed_on_windows
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,9 @@ class Rows:
     def per_row(self, layer: Tensor, owner: Tensor | None) -> Tensor:
         """What each row sees of a tensor a property, (properties, *shape): its owner's, in its window."""
         if self.window is None or self.cells is None:
-            return layer if owner is None else layer.index_select(0, owner)
+            if owner is None or len(layer) == 1:
+                return layer  # one property serves every row
+            return layer.index_select(0, owner)
         properties = torch.arange(len(layer), device=layer.device) if owner is None else owner
         first, last = int(properties.min()), int(properties.max())
         cut = self.window.cut(layer[first : last + 1])  # (properties, positions, channels · size)
@@ -135,6 +136,7 @@ class Backward:
     shapes: list[Shape]
     box: Interval
     bounds: dict[int, Interval]
+    matrices: Matrices = field(default_factory=dict)
 
     def of_properties(self, rows: Tensor) -> Backward:
         """The same for some of the properties."""
@@ -192,7 +194,7 @@ class Backward:
         node = self.graph.nodes[position - 1]
         operation, sources = node.operation, [self.shapes[source] for source in node.inputs]
         if rows.window is not None and isinstance(operation, Convolution) and operation.groups == 1:
-            return _through_windowed_convolution(rows, operation, sources[0])
+            return _through_windowed_convolution(rows, operation, sources[0], self.matrices)
         if rows.window is not None and isinstance(operation, Scale):
             return _through_windowed_scale(rows, operation, sources[0])
         whole = rows.whole(self.shapes[position])
@@ -222,13 +224,14 @@ def _through_rectifier(
     rows: Rows, owner: Tensor | None, relaxation: Relaxation, slopes: Slopes | None, position: int
 ) -> tuple[Rows, Tensor]:
     """A⁺ takes the lower line, A⁻ the upper one: together a lower bound of A · r(z)."""
-    positive, negative = rows.coefficients.clamp_min(0), rows.coefficients.clamp_max(0)
+    negative = rows.coefficients.clamp_max(0)
     if slopes is None:
         lower_slope = rows.per_row(relaxation.lower_slope, owner)
     else:
         lower_slope = slopes.at(position, rows, owner, relaxation)
     added = (negative * rows.per_row(relaxation.upper_shift, owner)).flatten(1).sum(1)
-    coefficients = positive * lower_slope + negative * rows.per_row(relaxation.upper_slope, owner)
+    difference = rows.per_row(relaxation.upper_slope, owner) - lower_slope
+    coefficients = torch.addcmul(rows.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
     return Rows(coefficients, rows.window, rows.cells), added
 
 
@@ -236,9 +239,12 @@ def _through_maximum(
     rows: Rows, owner: Tensor | None, operation: MaxPool, bounds: Interval, shape: Shape
 ) -> tuple[list[Rows], Tensor]:
     """From below a maximum is at least its best candidate; from above, the largest upper bound (exact if one wins)."""
-    best, where = F.max_pool2d(bounds.lower, **operation.options, return_indices=True)
-    ceiling = F.max_pool2d(bounds.upper, **operation.options)
-    wins = best >= ceiling  # every other candidate stays below this one's lower bound, or all are equal points
+    best, slot = operation.candidates(bounds.lower).max(2, keepdim=True)
+    upper = operation.candidates(bounds.upper)
+    ceiling = upper.amax(2)
+    wins = (best >= upper.scatter(2, slot, -torch.inf)).all(2)  # no other candidate rises above its lower bound
+    pixels = torch.arange(shape[1] * shape[2], dtype=torch.float64, device=slot.device).view(1, 1, *shape[1:])
+    where = operation.candidates(pixels).long().expand(*slot.shape[:2], -1, -1, -1).gather(2, slot).squeeze(2)
     chosen = where if owner is None else where[owner]
     wins, ceiling = (tensor if owner is None else tensor[owner] for tensor in (wins, ceiling))
     positive, negative = rows.coefficients.clamp_min(0), rows.coefficients.clamp_max(0)
@@ -250,13 +256,13 @@ def _through_maximum(
 
 
 def _through_windowed_convolution(
-    rows: Rows, operation: Convolution, shape: Shape
+    rows: Rows, operation: Convolution, shape: Shape, matrices: Matrices
 ) -> tuple[list[Rows], Tensor | float]:
     assert rows.window is not None
     assert rows.cells is not None
     added = 0.0 if operation.bias is None else rows.coefficients.sum((2, 3)) @ operation.bias
     window = rows.window.behind(operation)
-    coefficients = transposed_on_windows(operation, rows.coefficients)
+    coefficients = transposed_on_windows(operation, rows.coefficients, matrices)
     coefficients = coefficients * window.inside(shape, coefficients)[rows.cells]
     result = Rows(coefficients, window, rows.cells)
     return [result.whole(shape) if window.covers(shape) else result], added

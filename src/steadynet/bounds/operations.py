@@ -212,3 +212,19 @@ class MaxPool(_Monotone):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.max_pool2d(inputs[0], **self.options)
+
+    def candidates(self, value: Tensor) -> Tensor:
+        """What each window holds of a value (n, channels, *map): (n, channels, candidates, *output), −∞ outside."""
+        output = self.apply(value).shape[2:]
+        kernel, dilation = self._pair("kernel_size", 1), self._pair("dilation", 1)
+        stride, before = self._pair("stride", kernel), self._pair("padding", 0)
+        extent = [(output[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]
+        after = [extent[axis] - before[axis] - value.shape[2 + axis] for axis in (0, 1)]
+        padded = F.pad(value, [before[1], after[1], before[0], after[0]], value=-torch.inf)
+        windows = F.unfold(padded, kernel, dilation, 0, stride)
+        return windows.view(len(value), value.shape[1], -1, *output)
+
+    def _pair(self, name: str, default: Any) -> tuple[int, int]:
+        value = self.options.get(name)
+        value = default if value is None or value == [] else value
+        return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from steadynet.bounds.operations import Convolution, Shape
 
-_LARGEST_MATRIX = 1 << 20  # entries of a window's convolution matrix, past which a convolution is cheaper
+_LARGEST_MATRIX = 1 << 21  # entries of a window's convolution matrix, past which a convolution is cheaper
+Matrices = dict[tuple[int, int, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,19 @@ class Window:
         return self.cut(ones)[0].view(-1, 1, *self.size)
 
 
-def transposed_on_windows(convolution: Convolution, rows: Tensor) -> Tensor:
-    """Rows (n, channels, *size) one convolution back: (n, channels before, *larger size), nothing cut at the edge."""
+def transposed_on_windows(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:
+    """Rows (n, channels, *size) one convolution back: (n, channels before, *larger size), nothing cut at the edge.
+
+    Small windows go through a matrix, kept in ``matrices``: on a CPU that is faster than a convolution of tiny images.
+    """
     whole = Convolution(convolution.weight, None, convolution.stride, (0, 0), convolution.dilation, convolution.groups)
     size = Window((1, 1), (1, 1), (0, 0), (rows.shape[2], rows.shape[3])).behind(whole).size
     shape = (convolution.weight.shape[1] * convolution.groups, *size)
     outputs, inputs = rows[0].numel(), shape[0] * size[0] * size[1]
-    if outputs * inputs > _LARGEST_MATRIX or outputs > len(rows):
+    if outputs * inputs > _LARGEST_MATRIX:
         return whole.transposed(rows, shape)
-    unit = torch.eye(outputs, dtype=rows.dtype, device=rows.device).view(outputs, *rows.shape[1:])
-    matrix = whole.transposed(unit, shape).reshape(outputs, inputs)
-    return (rows.reshape(len(rows), outputs) @ matrix).view(len(rows), *shape)
+    key = (id(convolution), rows.shape[2], rows.shape[3])
+    if key not in matrices:
+        unit = torch.eye(outputs, dtype=rows.dtype, device=rows.device).view(outputs, *rows.shape[1:])
+        matrices[key] = whole.transposed(unit, shape).reshape(outputs, inputs)
+    return (rows.reshape(len(rows), outputs) @ matrices[key]).view(len(rows), *shape)

@@ -109,7 +109,7 @@ def in_float64(backward: Backward) -> Backward:
     """The same network, boxes and bounds in float64."""
     bounds = {position: _double_interval(known) for position, known in backward.bounds.items()}
     graph = graph_in_float64(backward.graph)
-    return replace(backward, graph=graph, box=_double_interval(backward.box), bounds=bounds)
+    return replace(backward, graph=graph, box=_double_interval(backward.box), bounds=bounds, matrices={})
 
 
 def graph_in_float64(graph: Graph) -> Graph:

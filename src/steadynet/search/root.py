@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from steadynet.attack import descend, misclassified
-from steadynet.bounds.crown import DENSE_ROWS, OutOfTimeError, propagate
+from steadynet.bounds.crown import OutOfTimeError, propagate, rows_at_once
 from steadynet.bounds.linear import Backward, Rows, Slopes
 from steadynet.bounds.operations import Interval
 from steadynet.bounds.optimised import Ascent, optimise, refine
@@ -57,7 +57,7 @@ class Root:
         self.lower = interval_margins(self.targets, values[-1], doubt(self.rounding))
         owner, target = (self.lower <= CERTAIN).nonzero(as_tuple=True)
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
-        for rows in torch.arange(len(owner)).split(DENSE_ROWS):
+        for rows in torch.arange(len(owner)).split(rows_at_once(self.backward, self.end, self.effort.memory)):
             some, which = owner[rows], target[rows]
             found = self.backward.lower(self.end, Rows(self.targets[some, which]), some, relaxations=relaxations)
             self._improve(some, which, found, None)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 
 from steadynet.attack import evaluation_mode
+from steadynet.errors import UserError
 from steadynet.plugins import setting
+from steadynet.preactivations import activations
 from steadynet.problems import Problems, Result, Verdict
 from steadynet.search.campaign import run_campaign
 from steadynet.search.effort import Effort
 from steadynet.verifiers.base import Verifier
+
+NEURONS_AT_ONCE = 1_200_000  # ReLUs of all the properties of a group together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,7 @@ class BranchAndBound(Verifier):
     restarts: int = setting(3, "restarts of the attack")
     attack_steps: int = setting(40, "steps of the attack")
     batch: int = setting(256, "subproblems bounded at once")
-    group: int = setting(256, "properties handled at once")
+    group: int | None = setting(None, "properties handled at once; by the network's size unless given")
     memory: int = setting(512, "MiB a backward pass may take")
 
     def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
@@ -34,9 +39,10 @@ class BranchAndBound(Verifier):
         parameters = [parameter.requires_grad for parameter in problems.network.parameters()]
         try:
             problems.network.requires_grad_(False)
-            with evaluation_mode(problems.network):
-                for start in range(0, len(problems), self.group):
-                    self._group(problems[start : start + self.group], start, effort, on_result)
+            with evaluation_mode(problems.network), _new_tensors_on(problems.images.device):
+                group = self.group or _group_size(problems)
+                for start in range(0, len(problems), group):
+                    self._group(problems[start : start + group], start, effort, on_result)
         finally:
             for parameter, wanted in zip(problems.network.parameters(), parameters, strict=True):
                 parameter.requires_grad_(wanted)
@@ -57,3 +63,17 @@ class BranchAndBound(Verifier):
                 return
             for index in left:
                 self._group(problems[torch.tensor([index])], offset + index, effort, on_result)
+
+
+def _group_size(problems: Problems) -> int:
+    """So many properties that their first bounds take seconds, not minutes: results should come as they are found."""
+    try:
+        layers = activations(problems.network, problems.images[:1]).preactivations
+    except UserError:  # no ReLU, no search
+        return 256
+    return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))
+
+
+def _new_tensors_on(device: torch.device) -> AbstractContextManager[object]:
+    """On a GPU, everything a search creates lives there."""
+    return nullcontext() if device.type == "cpu" else device
