@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The stamp carries a hash of what set-up depends on, so a second set-up does nothing.
 STAMP := $(VENV)/.setup-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test setup lint benchmark clean
+.PHONY: demo test soundness setup lint benchmark clean
 
 demo: setup
 	$(BIN)/steadynet demo
@@ -28,6 +28,10 @@ lint: setup
 
 test: lint
 	$(BIN)/pytest
+
+# 2,000 random small networks, decided by the search and by MILP: some ten minutes
+soundness: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/soundness.py --networks 2002
 
 benchmark: setup
 	$(BIN)/python benchmarks/training_step.py

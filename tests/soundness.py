@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from steadynet.attack import descend
 from steadynet.problems import Problems, Result, Verdict, is_counterexample
+from steadynet.verifiers.base import Verifier
 from steadynet.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verifiers.milp import Milp
-from steadynet.verifiers.base import Verifier
 
 torch.set_num_threads(1)
 TIE = "zero to within rounding"  # the one reason for which a small property may stay undecided
@@ -92,9 +92,10 @@ def dense(features: int, classes: int) -> nn.Sequential:
 
 
 def convolutional(classes: int) -> nn.Sequential:
-    channels = number(1, 2)
+    channels, stride = number(1, 2), number(1, 2)
+    padding = 1 if stride == 2 else number(0, 1)
     layers = [
-        nn.Conv2d(1, channels, number(1, 3), stride=number(1, 2), padding=number(0, 1), bias=number(0, 1) > 0),
+        nn.Conv2d(1, channels, number(2, 3), stride=stride, padding=padding, bias=number(0, 1) > 0),
         activation(),
     ]
     extra = number(0, 5)
@@ -115,6 +116,14 @@ def residual(classes: int) -> nn.Sequential:
     block = Block(inner, "sum" if number(0, 1) else "concatenation")
     first = nn.Conv2d(1, 2, 2, stride=2)
     return nn.Sequential(first, nn.ReLU(), block, activation(), nn.Flatten(), nn.LazyLinear(classes))
+
+
+def maxima(classes: int) -> nn.Sequential:
+    """Maxima on top of ReLUs, of a convolution, or of the image: then there is no ReLU at all."""
+    before: list[nn.Module] = [[], [nn.Conv2d(1, 2, 2)], [nn.Conv2d(1, 2, 2), nn.ReLU()]][number(0, 2)]
+    pool = nn.MaxPool2d(number(2, 3), number(1, 2), number(0, 1), ceil_mode=number(0, 1) > 0)
+    head = [nn.LazyLinear(number(2, 4)), nn.ReLU()] if number(0, 1) else []
+    return nn.Sequential(*before, pool, nn.Flatten(), *head, nn.LazyLinear(classes))
 
 
 def strengthened(network: nn.Module, factor: float) -> None:
@@ -189,7 +198,8 @@ DEGENERATE: dict[str, Callable[[nn.Sequential], None]] = {
     "cancelling": cancelling,
     "scaled": scaled,
 }
-KINDS = ["dense", "convolutional", "residual", "no relu", "needle", *DEGENERATE]
+ON_IMAGES = {"convolutional": convolutional, "residual": residual, "max pool": maxima}
+KINDS = ["dense", *ON_IMAGES, "no relu", "needle", *DEGENERATE]
 
 
 def needle(seed: int) -> Case:
@@ -208,11 +218,9 @@ def make(seed: int) -> Case:
     if kind == "needle":
         return needle(seed)
     features = number(1, 5)
-    shape: tuple[int, ...] = (1, 4, 4) if kind in ("convolutional", "residual") else (features,)
-    if kind == "convolutional":
-        network = convolutional(classes)
-    elif kind == "residual":
-        network = residual(classes)
+    shape: tuple[int, ...] = (1, 4, 4) if kind in ON_IMAGES else (features,)
+    if kind in ON_IMAGES:
+        network = ON_IMAGES[kind](classes)
     elif kind == "no relu":
         network = nn.Sequential(nn.Linear(features, 3), nn.Linear(3, classes))
     else:
@@ -227,7 +235,20 @@ def make(seed: int) -> Case:
     labels = network(images).argmax(1)
     if number(0, 9) == 0:
         labels = torch.randint(0, classes, labels.shape)
+    elif kind != "on zero" and number(0, 1):
+        radius = near_the_edge(network, images, labels, radius)
     return Case(kind, seed, network, images, labels, radius)
+
+
+def near_the_edge(network: nn.Module, images: Tensor, labels: Tensor, radius: float) -> float:
+    """A radius close to where a short attack begins to succeed: properties that are hard to decide."""
+    low, high = 0.0, 1.0
+    for _ in range(7):
+        middle = (low + high) / 2
+        problems = Problems.around(network, images[:1], labels[:1], middle)
+        ends = attacked(problems, 0, images[:1].repeat(4, *[1] * (images.dim() - 1)), steps=8)
+        low, high = (low, middle) if bool((network(ends).argmax(1) != labels[0]).any()) else (middle, high)
+    return high * (0.85 + 0.25 * float(torch.rand(()))) if high < 1 else radius
 
 
 def points_of(problems: Problems, index: int) -> Tensor:
@@ -244,18 +265,22 @@ def points_of(problems: Problems, index: int) -> Tensor:
     return torch.cat([points, attacked(problems, index, points[torch.randperm(len(points))[:40]])])
 
 
-def attacked(problems: Problems, index: int, start: Tensor) -> Tensor:
+def attacked(problems: Problems, index: int, start: Tensor, steps: int = 40) -> Tensor:
+    """The ends of descents on every margin of one property."""
     network, label = problems.network, int(problems.labels[index])
     region = problems.region[torch.full((len(start),), index)]
     width, found = float((region.upper - region.lower).max()), []
-    for other in range(network(start[:1]).shape[1]):
+    with torch.no_grad():
+        rows = torch.eye(network(start[:1]).shape[1])
+    for other in range(len(rows)):
         if other != label:
+            row = rows[label] - rows[other]
             found.append(
                 descend(
-                    lambda tried, other=other: network(tried)[:, label] - network(tried)[:, other],
+                    lambda tried, row=row: network(tried) @ row,
                     region,
                     start.clone(),
-                    steps=40,
+                    steps=steps,
                     step_size=width / 4,
                     shrink=True,
                 )
@@ -268,28 +293,31 @@ def complaints(case: Case, results: dict[str, list[Result]]) -> list[str]:
     problems, wrong = case.problems(), []
     for index in range(len(problems)):
         mine = {name: of_all[index] for name, of_all in results.items()}
-        verdicts = {name: result.verdict for name, result in mine.items()}
-        if {Verdict.SAT, Verdict.UNSAT} <= set(verdicts.values()):
-            wrong.append(f"image {index}: {verdicts} contradict each other")
+        verdicts = {result.verdict for result in mine.values()}
+        if {Verdict.SAT, Verdict.UNSAT} <= verdicts:
+            wrong.append(f"image {index}: {mine} contradict each other")
+        if Verdict.UNSAT in verdicts and (case.refutable or sampled(problems, index)):
+            wrong.append(f"image {index}: unsat, but there is a counterexample: {mine}")
         for name, result in mine.items():
-            wrong += [f"image {index}: {name}: {what}" for what in _of_one(problems, index, result, case)]
+            wrong += [f"image {index}: {name}: {what}" for what in _of_one(problems, index, result)]
     return wrong
 
 
-def _of_one(problems: Problems, index: int, result: Result, case: Case) -> list[str]:
+def sampled(problems: Problems, index: int) -> bool:
+    """Whether sampling finds a counterexample."""
+    points = points_of(problems, index)
+    with torch.no_grad():
+        candidates = points[problems.network(points).argmax(1) != problems.labels[index]]
+    return any(is_counterexample(problems, index, point) for point in candidates)
+
+
+def _of_one(problems: Problems, index: int, result: Result) -> list[str]:
     if result.verdict == Verdict.SAT:
         point = result.counterexample
         replays = point is not None and is_counterexample(problems, index, point)
         return [] if replays else ["a counterexample that does not replay"]
-    if result.verdict == Verdict.UNSAT:
-        if case.refutable:
-            return ["unsat, but a counterexample was planted"]
-        points = points_of(problems, index)
-        with torch.no_grad():
-            candidates = points[problems.network(points).argmax(1) != problems.labels[index]]
-        found = any(is_counterexample(problems, index, point) for point in candidates)
-        return [f"unsat (by {result.decided_by}), but sampling found a counterexample"] if found else []
-    return [] if TIE in result.reason else [f"{result.verdict.value}: {result.reason}"]
+    decided = result.verdict == Verdict.UNSAT or TIE in result.reason
+    return [] if decided else [f"{result.verdict.value}: {result.reason}"]
 
 
 def check(case: Case, verifiers: dict[str, Verifier]) -> tuple[dict[str, list[Result]], list[str]]:
