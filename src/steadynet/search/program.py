@@ -23,6 +23,7 @@ from steadynet.search.subproblem import Split
 
 TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
 DOUBT = 1e-6  # of the size of a margin's terms: a margin below this is zero as far as HiGHS and float32 can tell
+PRESOLVED = 50_000  # entries: a larger program is not presolved, as HiGHS then does not keep its time limit
 _ROOM = 1e-9  # of a layer's largest bound: what float64's rounding may have taken from it
 
 
@@ -62,16 +63,19 @@ class Program:
         self.columns = _Columns()
         self.rows: list[tuple[Tensor, Tensor, float, float]] = []  # columns, entries, lower, upper
         self.columns.add(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
-        self.splits = list(splits)
+        self.splits, self.out_of_time = list(splits), out_of_time
         inputs = self.columns.count
         identity = torch.eye(inputs, dtype=torch.float64).view(inputs, *self.shape)
         values = [torch.cat([torch.zeros_like(identity[:1]), identity])]  # a value: (1 + variables, *shape)
         for position, node in enumerate(backward.graph.nodes, 1):
-            if out_of_time():
-                raise OutOfTimeError
+            self._check_time()
             sources = [self._padded(values[source]) for source in node.inputs]
             values.append(self._value(position, node.operation, sources, backward.bounds.get(position)))
         self.output = self._padded(values[-1])
+
+    def _check_time(self) -> None:
+        if self.out_of_time():
+            raise OutOfTimeError
 
     def _padded(self, form: Tensor) -> Tensor:
         """A form with zeros for the variables that came after it."""
@@ -107,6 +111,7 @@ class Program:
         below = self.columns.add(zeros, -lower[unstable])
         side_of = self.columns.add(zeros, zeros + 1, binary=True)
         for number, element in enumerate(unstable.tolist()):
+            self._check_time()
             y, p, a = int(above[number]), int(below[number]), int(side_of[number])
             self._constrain(-flat[:, element], {y: 1.0, p: -1.0}, 0.0, 0.0)
             self._constrain(None, {y: 1.0, a: -float(upper[element])}, -np.inf, 0.0)
@@ -125,6 +130,7 @@ class Program:
         for channel in range(channels):
             lower, upper = known.lower[channel].flatten(), known.upper[channel].flatten()
             for window in range(member.shape[1]):
+                self._check_time()
                 pixels = member[:, window].nonzero().flatten()
                 floor = lower[pixels].max()
                 able = pixels[(upper[pixels] > floor) | (pixels == pixels[lower[pixels].argmax()])]
@@ -175,6 +181,8 @@ class Program:
         for name, value in options.items():
             solver.setOptionValue(name, value)
         solver.passModel(self._model(form, cut_off))
+        if solver.getNumNz() > PRESOLVED:
+            solver.setOptionValue("presolve", "off")
         solver.run()
         status, info = solver.getModelStatus(), solver.getInfo()
         if status == highspy.HighsModelStatus.kInfeasible:
