@@ -27,9 +27,9 @@ class Verifier(ABC):
         if not self.timeout > 0:
             raise UserError(f"timeout = {self.timeout:g} must be larger than 0")
         for entry in settings_of(type(self)):
-            least = 0 if entry.name in MAY_BE_ZERO else 1
-            if entry.type is int and getattr(self, entry.name) < least:
-                raise UserError(f"{entry.name} = {getattr(self, entry.name)} must be {least} or more")
+            value, least = getattr(self, entry.name), 0 if entry.name in MAY_BE_ZERO else 1
+            if isinstance(value, int) and not isinstance(value, bool) and value < least:
+                raise UserError(f"{entry.name} = {value} must be {least} or more")
 
     @abstractmethod
     def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:

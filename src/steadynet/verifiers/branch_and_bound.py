@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 
 from steadynet.attack import evaluation_mode
-from steadynet.errors import UserError
 from steadynet.plugins import setting
 from steadynet.preactivations import activations
 from steadynet.problems import Problems, Result, Verdict
@@ -69,7 +68,7 @@ def _group_size(problems: Problems) -> int:
     """So many properties that their first bounds take seconds, not minutes: results should come as they are found."""
     try:
         layers = activations(problems.network, problems.images[:1]).preactivations
-    except UserError:  # no ReLU, no search
+    except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
         return 256
     return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))
 
