@@ -18,6 +18,7 @@ from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.linear import Backward, Rows, Trail
 from steadynet.bounds.operations import Interval, MaxPool
 from steadynet.search.bounding import assemble
+from steadynet.search.certainty import CERTAIN
 from steadynet.search.program import DOUBT, Program
 from steadynet.search.subproblem import Subproblem
 
@@ -29,6 +30,7 @@ class Settled(NamedTuple):
 
     lower: float
     point: Tensor
+    whole: bool = False  # it holds on the whole region, not on the leaf alone
 
 
 def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
@@ -51,19 +53,20 @@ def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: floa
 
 
 def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
-    """A maximum is not linear even where every ReLU is fixed: a small mixed-integer program instead."""
+    """A maximum is not linear even where every ReLU is fixed: a mixed-integer program, of the whole margin at once."""
     end = time.perf_counter() + seconds
     part = root.of_properties(torch.tensor([subproblem.owner]))
     try:
-        program = Program(part, subproblem.splits, lambda: time.perf_counter() >= end)
+        program = Program(part, out_of_time=lambda: time.perf_counter() >= end)
     except OutOfTimeError:
         return None
     form = program.margin(margin)
-    found = program.minimise(form, end - time.perf_counter())
+    found = program.minimise(form, end - time.perf_counter(), 2 * DOUBT * program.size(form) + CERTAIN)
     if not found.finished:
         return None
     centre = (part.box.lower[0] + part.box.upper[0]) / 2
-    return Settled(found.lower - DOUBT * program.size(form), centre if found.point is None else found.point)
+    lower = -float("inf") if found.point is None and found.lower == float("inf") else found.lower
+    return Settled(lower - DOUBT * program.size(form), centre if found.point is None else found.point, whole=True)
 
 
 def _linear_form(backward: Backward, position: int, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,12 +91,22 @@ def _smallest(coefficients: Tensor, box: Interval) -> Tensor:
     return (coefficients * centre - coefficients.abs() * half).sum(1)
 
 
+def _is_empty(ray: tuple[object, bool, np.ndarray | None], rows: Tensor, constants: Tensor, box: Interval) -> bool:
+    """Whether HiGHS' ray λ ≥ 0 shows by hand that rows · x + constants ≥ 0 nowhere holds: λ · (…) < 0 on the box."""
+    if not ray[1]:
+        return False
+    weights = torch.tensor(np.array(ray[2]), dtype=torch.float64).clamp_min(0)
+    largest = -_smallest(-(weights @ rows)[None], box)[0]
+    return bool(largest + weights @ constants < 0)
+
+
 def _solve(
     coefficients: Tensor, constants: Tensor, box: Interval, shape: tuple[int, ...], seconds: float
 ) -> Settled | None:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
+    solver.setOptionValue("presolve", "off")  # it has been wrong about infeasibility, and gives no ray
     solver.setOptionValue("time_limit", max(seconds, 0.01))
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = coefficients.shape[1], len(coefficients) - 1
@@ -111,7 +124,8 @@ def _solve(
     solver.run()
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kInfeasible:
-        return Settled(float("inf"), ((box.lower + box.upper) / 2).view(shape))
+        empty = _is_empty(solver.getDualRay(), coefficients[1:], constants[1:], box)  # type: ignore[attr-defined]
+        return Settled(float("inf" if empty else "-inf"), ((box.lower + box.upper) / 2).view(shape))
     if status != highspy.HighsModelStatus.kOptimal:
         return None
     solution = solver.getSolution()

@@ -6,9 +6,10 @@ with input z in [l, u] becomes z = y − p with 0 ≤ y ≤ u·a, 0 ≤ p ≤ �
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import highspy
 import numpy as np
@@ -24,11 +25,11 @@ from steadynet.search.subproblem import Split
 TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
 DOUBT = 1e-6  # of the size of a margin's terms: a margin below this is zero as far as HiGHS and float32 can tell
 PRESOLVED = 50_000  # entries: a larger program is not presolved, as HiGHS then does not keep its time limit
-_ROOM = 1e-9  # of a layer's largest bound: what float64's rounding may have taken from it
+_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
 
 
 class Minimum(NamedTuple):
-    """What HiGHS found: a lower bound of the form (+∞ if none is below the cut-off), and its best point, if any."""
+    """What HiGHS found: a lower bound of the form (+∞ if nothing satisfies the program), its best point if any."""
 
     lower: float
     point: Tensor | None
@@ -85,7 +86,7 @@ class Program:
         if isinstance(operation, (Rectifier, MaxPool)):
             assert known is not None
             largest = torch.maximum(known.lower.abs().amax(), known.upper.abs().amax())
-            room = _ROOM * largest * (known.lower < known.upper)
+            room = _ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)
             lower, upper = (known.lower - room)[0], (known.upper + room)[0]
             if isinstance(operation, MaxPool):
                 return self._maximum(operation, sources[0], Interval(lower, upper))
@@ -101,7 +102,7 @@ class Program:
         for split in held:
             side = lower if split.sign > 0 else upper
             side[split.element] = 0.0
-            slack = _ROOM * float(flat[:, split.element].abs().sum())
+            slack = _ROOM * (1 + float(flat[:, split.element].abs().sum()))
             self._constrain(split.sign * flat[:, split.element], {}, -slack, np.inf)
         unstable = ((lower < 0) & (upper > 0)).nonzero().flatten()
         result = flat * torch.full_like(lower, slope).masked_fill(lower >= 0, 1.0)
@@ -170,20 +171,41 @@ class Program:
         lower, upper = torch.cat(self.columns.lower), torch.cat(self.columns.upper)
         return max(1.0, float(form[0].abs() + (form[1:].abs() * torch.maximum(lower.abs(), upper.abs())).sum()))
 
-    def minimise(self, form: Tensor, seconds: float, cut_off: float = np.inf, target: float = -np.inf) -> Minimum:
-        """The form's minimum; values above ``cut_off`` are not looked for, and one below ``target`` is good enough."""
+    def minimise(self, form: Tensor, seconds: float, enough: float = np.inf, target: float = -np.inf) -> Minimum:
+        """The form's minimum; a bound above ``enough`` or a value below ``target`` will do.
+
+        HiGHS' presolve has called small programs infeasible that are not (where a bound exceeds what the rows imply by
+        just its tolerance), so a bound above ``enough`` counts only if HiGHS finds it with and without presolve.
+        """
+        end = time.perf_counter() + seconds
+        first = self._run(form, end, enough, target, "off")
+        if not (first.finished and first.lower > enough):
+            return first
+        second = self._run(form, end, enough, target, "on")
+        return second if second.lower <= first.lower else Minimum(first.lower, first.point, second.finished)
+
+    def _run(self, form: Tensor, end: float, enough: float, target: float, presolve: str) -> Minimum:
         solver = highspy.Highs()
-        options: dict[str, bool | int | float] = {
-            "output_flag": False, "threads": 1, "time_limit": max(seconds, 0.01), "mip_rel_gap": 0.0,
-            "mip_abs_gap": TOLERANCE, "mip_feasibility_tolerance": TOLERANCE, "objective_target": target,
-            "primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE,
+        options: dict[str, bool | int | float | str] = {
+            "output_flag": False, "threads": 1, "presolve": presolve,
+            "time_limit": max(end - time.perf_counter(), 0.01), "objective_target": target,
+            "mip_rel_gap": 0.0, "mip_abs_gap": TOLERANCE,
+            "mip_feasibility_tolerance": TOLERANCE, "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
         }  # fmt: skip
         for name, value in options.items():
             solver.setOptionValue(name, value)
-        solver.passModel(self._model(form, cut_off))
-        if solver.getNumNz() > PRESOLVED:
-            solver.setOptionValue("presolve", "off")
+
+        def interrupt(event: Any) -> None:
+            if event.data_out.mip_dual_bound > enough or time.perf_counter() > end:
+                event.data_in.user_interrupt = True
+
+        solver.cbMipInterrupt.subscribe(interrupt)
+        solver.passModel(self._model(form))
         solver.run()
+        return self._found(solver, enough)
+
+    def _found(self, solver: highspy.Highs, enough: float) -> Minimum:
         status, info = solver.getModelStatus(), solver.getInfo()
         if status == highspy.HighsModelStatus.kInfeasible:
             return Minimum(np.inf, None, True)
@@ -191,16 +213,14 @@ class Program:
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             inputs = torch.Size(self.shape).numel()
             point = torch.tensor(np.array(solver.getSolution().col_value)[:inputs]).view(self.shape)
-        finished = status == highspy.HighsModelStatus.kOptimal
-        whole = bool(torch.cat(self.columns.binary).any())
-        lower = info.mip_dual_bound if whole else (info.objective_function_value if finished else -np.inf)
-        return Minimum(float(lower), point, finished or status == highspy.HighsModelStatus.kObjectiveTarget)
+        finished = status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kObjectiveTarget)
+        lower = float(info.mip_dual_bound)
+        if not bool(torch.cat(self.columns.binary).any()):  # a linear program
+            lower = float(info.objective_function_value) if finished else -np.inf
+        return Minimum(lower, point, finished or lower > enough)
 
-    def _model(self, form: Tensor, cut_off: float) -> highspy.HighsLp:
-        rows = list(self.rows)
-        if np.isfinite(cut_off):
-            used = form[1:].nonzero().flatten()
-            rows.append((used, form[1:][used], -np.inf, cut_off - float(form[0])))
+    def _model(self, form: Tensor) -> highspy.HighsLp:
+        rows = self.rows
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = self.columns.count, len(rows)
         model.offset_, model.col_cost_ = float(form[0]), form[1:].numpy()

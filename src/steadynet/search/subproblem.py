@@ -69,9 +69,12 @@ class Queue:
                 del self._open[owner]
         return result
 
-    def drop(self, owner: int) -> None:
-        """Forget a property that is decided."""
-        self._open.pop(owner, None)
+    def drop(self, owner: int, target: int | None = None) -> None:
+        """Forget a property that is decided, or one margin of it."""
+        left = [entry for entry in self._open.pop(owner, []) if target not in (None, entry[2].target)]
+        if left:
+            heapq.heapify(left)
+            self._open[owner] = left
 
     def owners(self) -> set[int]:
         """Properties with open subproblems."""

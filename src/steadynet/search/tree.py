@@ -113,7 +113,7 @@ class Tree:
 
     def _settle(self, leaf: Subproblem) -> None:
         """Every ReLU is fixed: a linear program decides."""
-        if leaf.owner not in self.ledger.open:
+        if leaf.owner not in self.ledger.open or self.root.lower[leaf.owner, leaf.target] > 0:
             return
         left = self.effort.timeout - self.ledger.clock.seconds[leaf.owner]
         settled = settle(self.root.double(), self.root.targets[leaf.owner, leaf.target], leaf, left)
@@ -125,6 +125,9 @@ class Tree:
             if not self.ledger.refute(leaf.owner, point, "linear program"):
                 reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
                 self.ledger.fail(leaf.owner, reason, "linear program")
+        elif settled.whole:
+            self.root.lower[leaf.owner, leaf.target] = settled.lower
+            self.queue.drop(leaf.owner, leaf.target)
 
 
 def split_lists(splits: Splits, rows: int) -> list[tuple[Split, ...]]:

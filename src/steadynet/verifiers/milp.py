@@ -16,7 +16,7 @@ from steadynet.bounds.operations import Interval
 from steadynet.bounds.translate import graph_of
 from steadynet.plugins import setting
 from steadynet.problems import Problems, Result, Verdict, is_counterexample
-from steadynet.search.certainty import CERTAIN, graph_in_float64, margin_rounding
+from steadynet.search.certainty import doubt, graph_in_float64, margin_rounding
 from steadynet.search.program import DOUBT, Program
 from steadynet.search.root import robustness_margins
 from steadynet.verifiers.base import Verifier
@@ -75,28 +75,31 @@ class _Attempt:
         owner = torch.zeros(len(targets), dtype=torch.long)
         lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
         lower = backward.lower(len(backward.graph.nodes), Rows(targets), owner, relaxations=lines)
+        rounding = margin_rounding(backward)
+        proved = lower > doubt(rounding)
+        if bool(proved.all()):
+            return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
         program = Program(backward, out_of_time=lambda: self.left() <= 0)
-        return self._minimise(program, targets, lower, float(margin_rounding(backward)))
+        worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
+        return self._minimise(program, targets[worst_first], float(rounding))
 
-    def _minimise(self, program: Program, targets: Tensor, lower: Tensor, rounding: float) -> Result:
+    def _minimise(self, program: Program, targets: Tensor, rounding: float) -> Result:
+        """Each margin's minimum: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
         doubts, proved = [], float("inf")
-        for margin in lower.argsort().tolist():
-            form = program.margin(targets[margin])
-            doubt = max(DOUBT * program.size(form), rounding)
-            if float(lower[margin]) > max(CERTAIN, doubt):
-                proved = min(proved, float(lower[margin]))
-                continue
-            for target in (-100 * doubt, -float("inf")):  # a clear counterexample if there is one, else the smallest
-                found = program.minimise(form, self.left(), cut_off=2 * doubt, target=target)
+        for margin in targets:
+            form = program.margin(margin)
+            least = max(DOUBT * program.size(form), rounding)
+            for target in (-100 * least, -float("inf")):  # a clear counterexample if there is one, else the smallest
+                found = program.minimise(form, self.left(), 2 * least, target)
                 refuted = self._tried(found.point)
                 if refuted is not None:
                     return refuted
-                if not found.finished:
+                if not found.finished or found.lower == float("inf"):  # every input satisfies the program
                     raise OutOfTimeError if self.left() <= 0 else RuntimeError("HiGHS found no answer")
                 if found.lower > target:
                     break
-            proved = min(proved, max(doubt, min(found.lower, 2 * doubt)))
-            if not found.lower > doubt:
+            proved = min(proved, found.lower, 2 * least)
+            if not found.lower > least:
                 doubts.append(f"the smallest margin is {found.lower:.1e}: zero to within rounding")
         if doubts:
             return self._result(Verdict.UNKNOWN, reason=doubts[0])
