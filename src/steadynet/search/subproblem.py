@@ -53,7 +53,8 @@ class Queue:
         """Add open subproblems."""
         for subproblem in subproblems:
             self._count += 1
-            heapq.heappush(self._open.setdefault(subproblem.owner, []), (subproblem.lower, self._count, subproblem))
+            entry = (subproblem.lower, -self._count, subproblem)  # of equals the newest, which is the deepest
+            heapq.heappush(self._open.setdefault(subproblem.owner, []), entry)
 
     def pop(self, count: int, limit: int | None = None) -> list[Subproblem]:
         """Up to ``count`` subproblems for one batch, of properties that have had fewer than ``limit``."""
