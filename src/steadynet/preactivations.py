@@ -24,6 +24,7 @@ class Activations(NamedTuple):
 def activations(network: nn.Module, images: Tensor) -> Activations:
     """One forward pass with all its ReLU inputs; a network without a ReLU is an error.
 
+    >>> import torch
     >>> network = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> [tuple(layer.shape) for layer in activations(network, torch.zeros(5, 2)).preactivations]
     [(5, 3)]
