@@ -108,7 +108,8 @@ def residual(classes: int) -> nn.Sequential:
 def maxima(classes: int) -> nn.Sequential:
     """Maxima on top of ReLUs, of a convolution, or of the image: then there is no ReLU at all."""
     before: list[nn.Module] = [[], [nn.Conv2d(1, 2, 2)], [nn.Conv2d(1, 2, 2), nn.ReLU()]][number(0, 2)]
-    pool = nn.MaxPool2d(number(2, 3), number(1, 2), number(0, 1), ceil_mode=number(0, 1) > 0)
+    kernel = number(2, 3)
+    pool = nn.MaxPool2d(kernel, kernel - 1, number(0, 1), ceil_mode=number(0, 1) > 0)
     head = [nn.LazyLinear(number(2, 4)), nn.ReLU()] if number(0, 1) else []
     return nn.Sequential(*before, pool, nn.Flatten(), *head, nn.LazyLinear(classes))
 

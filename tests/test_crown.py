@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from helpers import convolutional, dense, quick, residual, some_images
 from steadynet.bounds import LayerBounds, crown_bounds, graph_of, interval_bounds, optimised_bounds
 from steadynet.bounds.crown import propagate, select, tightened
-from steadynet.bounds.linear import Backward, Rows
+from steadynet.bounds.linear import Backward, Rows, Slopes
 from steadynet.bounds.operations import Interval
-from steadynet.bounds.optimised import Ascent
+from steadynet.bounds.optimised import Ascent, optimise
 from steadynet.networks.paper import ARCHITECTURES
 from steadynet.region import InputRegion
 from steadynet.search.bounding import bound
@@ -236,6 +236,17 @@ def test_bounds_with_splits_hold_wherever_the_splits_do(seed, count, beta):
         found = bound(backward, targets, [Subproblem(0, 0, -1.0, tuple(splits))], Ascent(iterations=iterations))
         assert float(found.lower) <= float(margins.min()) + 1e-4
     assert keep[-1]
+
+
+def test_every_row_of_one_property_has_slopes_of_its_own():
+    network, region = kinked()
+    backward, _ = root_of(network, region)
+    lines, slopes = {relu: backward.relaxation(relu) for relu in backward.graph.relus}, Slopes()
+    rows, owner = Rows(torch.tensor([[1.0], [-1.0], [0.5]])), torch.zeros(3, dtype=torch.long)
+    optimise(backward, len(backward.graph.nodes), rows, owner, lines, Ascent(iterations=3), slopes=slopes)
+    (values,) = slopes.values.values()
+    assert values.shape == (3, 2)
+    assert values[0, 0] != values[1, 0]  # only the first row is held from below
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ class Slopes:
     def at(self, position: int, rows: Rows, owner: Tensor | None, relaxation: Relaxation) -> Tensor:
         """The slopes of one rectifier; CROWN's, the first time."""
         if position not in self.largest:
-            fixed = rows.per_row(relaxation.lower_slope, owner)
+            fixed = rows.per_row(relaxation.lower_slope, owner).expand_as(rows.coefficients)
             unstable = rows.per_row(relaxation.upper_shift, owner) > 0
             self.smallest[position] = torch.where(unstable, relaxation.slope, fixed)
             self.largest[position] = torch.where(unstable, 1.0, fixed)
