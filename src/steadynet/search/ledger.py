@@ -54,7 +54,10 @@ class Ledger:
         while self._untold:
             index = next(iter(self._untold))
             result = self._untold.pop(index)
-            self.on_result(index, replace(result, seconds=self.clock.seconds[index]))
+            share = self.stable[index]
+            method = None if share is None else "crown"
+            told = replace(result, seconds=self.clock.seconds[index], stable_share=share, stable_method=method)
+            self.on_result(index, told)
 
     def still_open(self, owners: Tensor) -> Tensor:
         """Which of these owners are not decided; a boolean mask."""
@@ -83,9 +86,7 @@ class Ledger:
             self.clock.seconds[index],
             None if point is None else point.clone(),
             margin,
-            self.stable[index],
-            None if self.stable[index] is None else "crown",
-            self.subproblems[index],
-            by,
-            reason,
+            subproblems=self.subproblems[index],
+            decided_by=by,
+            reason=reason,
         )

@@ -36,11 +36,10 @@ class Root:
         self._double: Backward | None = None
 
     def misclassified(self) -> None:
-        """An image with a wrong label is its own counterexample."""
+        """An image with a wrong label is its own counterexample (told with its stable share, after the bounds)."""
         wrong = misclassified(self.problems.network, self.problems.images, self.problems.labels)
         for index in wrong.nonzero().flatten().tolist():
             self.ledger.refute(index, self.problems.images[index], "misclassified")
-        self.ledger.charge()
 
     def bound(self) -> None:
         """Intervals and CROWN; a property whose margins are all positive is proved."""
