@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -41,19 +42,22 @@ class Queue:
     """Open subproblems of many properties, taken in turns: each property's worst bound first.
 
     Properties take turns by the number of subproblems they have had, so that an easy one is not kept waiting by a
-    hard one.
+    hard one. Past ``capacity`` the newest come first: depth first, the queue hardly grows, and so memory stays bounded.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self._open: dict[int, list[tuple[float, int, Subproblem]]] = {}
         self._taken: dict[int, int] = {}
         self._count = 0
 
     def push(self, subproblems: Iterable[Subproblem]) -> None:
         """Add open subproblems."""
+        crowded = len(self) >= self.capacity
         for subproblem in subproblems:
             self._count += 1
-            entry = (subproblem.lower, -self._count, subproblem)  # of equals the newest, which is the deepest
+            rank = -math.inf if crowded else subproblem.lower
+            entry = (rank, -self._count, subproblem)  # of equals the newest, which is the deepest
             heapq.heappush(self._open.setdefault(subproblem.owner, []), entry)
 
     def pop(self, count: int, limit: int | None = None) -> list[Subproblem]:

@@ -16,6 +16,7 @@ from steadynet.search.subproblem import Queue, Split, Subproblem
 
 BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
 CANDIDATES = 4
+QUEUE_MEMORY = 3 << 29  # bytes that open subproblems (half-precision slopes, and their splits) may take
 POLISHED, POLISHING_STEPS = 16, 15  # minimisers a batch that are tried after a short descent
 
 
@@ -24,7 +25,8 @@ class Tree:
 
     def __init__(self, root: Root) -> None:
         self.root, self.ledger, self.effort = root, root.ledger, root.effort
-        self.queue = Queue()
+        neurons = sum(torch.Size(root.backward.shapes[relu]).numel() for relu in root.graph.relus)
+        self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         owner, target = root.open_margins()
         for pair in zip(owner.tolist(), target.tolist(), strict=True):
             self.queue.push([Subproblem(*pair, float(root.lower[pair]), slopes=root.slopes.get(pair, {}))])
