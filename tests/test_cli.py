@@ -21,6 +21,7 @@ from steadynet import display, objectives
 from steadynet.cli import COMMANDS, main
 from steadynet.observer import Position
 from steadynet.settings import Phase, resolve
+from verified import said
 
 STEADYNET = Path(sys.executable).with_name("steadynet")
 
@@ -32,14 +33,6 @@ def run(tmp_path_factory):
     write_inputs(folder)
     assert main(["train", *tiny(folder, method="nbc", eps=0.05), "--out", str(folder / "run")]) == 0
     return folder / "run"
-
-
-def said(capsys, *arguments):
-    """What a command that goes well says."""
-    assert main([str(word) for word in arguments]) == 0
-    output = capsys.readouterr()
-    assert output.err == ""
-    return output.out
 
 
 # Help and lists

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 import sys
 import warnings
 
@@ -19,34 +18,7 @@ from steadynet.display import show_verification
 from steadynet.run_directory import RunDirectory
 from steadynet.run_verification import summarise
 from steadynet.verdicts import COLUMNS, Row, load_counterexample, row_as_line
-from verified import ASK, found, refused, rows_of, said, train_tiny
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return train_tiny(tmp_path_factory.mktemp("verified"))
-
-
-@pytest.fixture(scope="module")
-def whole(trained):
-    """The same run, verified undisturbed."""
-    path = trained.parent / "whole"
-    shutil.copytree(trained, path)
-    assert main(["verify", str(path), *ASK]) == 0
-    return path
-
-
-@pytest.fixture
-def run(trained, tmp_path):
-    """A copy that a test may break."""
-    return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture
-def verified(whole, tmp_path):
-    """A verified copy that a test may break."""
-    return shutil.copytree(whole, tmp_path / "run")
-
+from verified import ASK, found, refused, rows_of, said
 
 # What it shows and writes
 

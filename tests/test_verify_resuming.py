@@ -12,34 +12,7 @@ import pytest
 
 from runs import command_line, files, finish, tiny
 from steadynet import Verdict, verdicts, verifiers
-from steadynet.cli import main
-from verified import ASK, found, rewrite, rows_of, said, train_tiny
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    return train_tiny(tmp_path_factory.mktemp("verified"))
-
-
-@pytest.fixture(scope="module")
-def whole(trained):
-    """The same run, verified undisturbed."""
-    path = trained.parent / "whole"
-    shutil.copytree(trained, path)
-    assert main(["verify", str(path), *ASK]) == 0
-    return path
-
-
-@pytest.fixture
-def run(trained, tmp_path):
-    """A copy that a test may break."""
-    return shutil.copytree(trained, tmp_path / "run")
-
-
-@pytest.fixture
-def verified(whole, tmp_path):
-    """A verified copy that a test may break."""
-    return shutil.copytree(whole, tmp_path / "run")
+from verified import ASK, found, rewrite, rows_of, said
 
 
 def killed_after(arguments, output, count, half):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -66,23 +66,28 @@ def tightened(
 ) -> Interval:
     """The known bounds of a value, with CROWN's where ``wanted`` and tighter."""
     relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
-    lower, upper = known.lower.clone(), known.upper.clone()
-    for chosen in chunks(wanted.nonzero(), rows_at_once(backward, position, memory)):
+
+    def bound(rows: Rows, owner: Tensor) -> Tensor:
         if out_of_time():
             raise OutOfTimeError
-        rows, owner = select(chosen, backward.shapes[position], lower.dtype)
-        index = tuple(chosen.t())
-        found = backward.lower(position, rows, owner, relaxations=relaxations)
-        lower[index] = torch.maximum(lower[index], found)
-        rows.coefficients = -rows.coefficients
-        found = -backward.lower(position, rows, owner, relaxations=relaxations)
-        upper[index] = torch.minimum(upper[index], found)
+        return backward.lower(position, rows, owner, relaxations=relaxations)
+
+    return sharpened(known, wanted, backward.shapes[position], rows_at_once(backward, position, memory), bound)
+
+
+def sharpened(
+    known: Interval, wanted: Tensor, shape: Shape, at_once: int, bound: Callable[[Rows, Tensor], Tensor]
+) -> Interval:
+    """The known bounds with those of ``bound`` (rows, owners → lower bounds) where ``wanted`` and tighter."""
+    lower, upper = known.lower.clone(), known.upper.clone()
+    chosen = wanted.nonzero()
+    for some in chosen.split(at_once) if len(chosen) else ():
+        rows, owner = select(some, shape, lower.dtype)
+        negated = Rows(-rows.coefficients, rows.window, rows.cells)
+        index = tuple(some.t())
+        lower[index] = torch.maximum(lower[index], bound(rows, owner))
+        upper[index] = torch.minimum(upper[index], -bound(negated, owner))
     return Interval(lower, torch.maximum(upper, lower))
-
-
-def chunks(chosen: Tensor, size: int) -> Iterator[Tensor]:
-    """Rows in pieces of at most ``size``."""
-    yield from chosen.split(size) if len(chosen) else ()
 
 
 def rows_at_once(backward: Backward, position: int, memory: int) -> int:

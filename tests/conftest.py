@@ -1,0 +1,36 @@
+"""Fixtures that several files share."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from steadynet.cli import main
+from verified import ASK, train_tiny
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    return train_tiny(tmp_path_factory.mktemp("verified"))
+
+
+@pytest.fixture(scope="session")
+def whole(trained):
+    """The same run, verified undisturbed."""
+    path = trained.parent / "whole"
+    shutil.copytree(trained, path)
+    assert main(["verify", str(path), *ASK]) == 0
+    return path
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy that a test may break."""
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+@pytest.fixture
+def verified(whole, tmp_path):
+    """A verified copy that a test may break."""
+    return shutil.copytree(whole, tmp_path / "run")
