@@ -189,6 +189,35 @@ class Reshape(_Monotone):
 
 
 @dataclass(frozen=True)
+class Permute(_Monotone):
+    """The axes in another order, the batch first: output axis i is input axis ``order[i]``, counted after the batch."""
+
+    order: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].permute(0, *(axis + 1 for axis in self.order)).contiguous()
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return [Permute(tuple(back)).apply(rows)], 0.0
+
+
+@dataclass(frozen=True)
+class Pad(_Monotone):
+    """Zeros around a tensor: how many before and after along each axis, the batch not counted."""
+
+    widths: tuple[tuple[int, int], ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.pad(inputs[0], [width for widths in reversed(self.widths) for width in widths])
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        for axis, ((before, _), length) in enumerate(zip(self.widths, shapes[0], strict=True), 1):
+            rows = rows.narrow(axis, before, length)
+        return [rows], 0.0
+
+
+@dataclass(frozen=True)
 class AveragePool(_Monotone):
     """Mean over windows: the keyword arguments of ``F.avg_pool2d``."""
 

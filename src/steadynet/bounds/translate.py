@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from steadynet.attack import evaluation_mode
 from steadynet.bounds.graph import Graph, Node
+from steadynet.bounds.graph_network import GraphNetwork
 from steadynet.bounds.operations import Concat, MaxPool, Operation, Rectifier, Reshape, Scale, Sum
 from steadynet.bounds.tables import (
     ADDITIONS,
@@ -43,6 +44,10 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
     It is made anew each time (some milliseconds), so it is the graph of the network as it is now.
     """
     shape = tuple(input_shape)
+    if type(network) is GraphNetwork and not is_patched(network):
+        if shape != network.input_shape:
+            raise UnsupportedNetworkError(f"this network takes inputs of shape {network.input_shape}, not {shape}")
+        return network.graph
     graph = _Translation(network, Trace(network, shape)).graph()
     _check_same_output(network, graph, example_inputs(network, 3, shape))
     return graph
