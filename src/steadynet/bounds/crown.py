@@ -125,5 +125,6 @@ def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tens
         coefficients[torch.arange(len(chosen)), chosen[:, 1]] = 1.0
         return Rows(coefficients, Window.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
     coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
-    coefficients[(torch.arange(len(chosen)), *chosen[:, 1:].t())] = 1.0
+    place = (torch.arange(len(chosen)), *chosen[:, 1:].t())
+    coefficients[place] = 1.0
     return Rows(coefficients), owner
