@@ -167,6 +167,9 @@ def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("steadynet.demo.PER_CLASS", 1)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
+    for radius in ("0.1", "0.2", "0.3"):
+        assert re.search(rf"under attack \(PGD-20\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
+        assert re.search(rf"stable neurons \(ibp\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
     assert re.search(r"Of the same 10 images, \d+ are proved robust with NBC and \d+ without it.", text)
     assert {"natural", "nbc"} == {path.name for path in (tmp_path / "demo").iterdir()}
 

@@ -18,7 +18,7 @@ from steadynet.verdicts import Row
 from steadynet.verification import make_verifier
 
 METHODS = ("natural", "nbc")
-RADII = (0.1, 0.3)
+RADII = (0.1, 0.2, 0.3)
 PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
 
 Follow = Callable[[RunVerification], Callable[[Row], None]]

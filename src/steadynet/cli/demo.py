@@ -47,9 +47,9 @@ def _rows(results: list[dict[str, Any]]) -> list[list[str]]:
 
     images = f"{results[0]['images']:,} test images"
     rows = [[f"accuracy ({images})", *(percent(result["accuracy"]) for result in results)]]
-    for place, radius in enumerate(RADII):
-        found = [percent(result["radii"][place]["pgd_accuracy"]) for result in results]
-        rows.append([f"accuracy under attack (PGD-20) at ε {radius}", *found])
+    for what, key in (("accuracy under attack (PGD-20)", "pgd_accuracy"), ("stable neurons (ibp)", "stable_share_ibp")):
+        for place, radius in enumerate(RADII):
+            rows.append([f"{what} at ε {radius}", *(percent(result["radii"][place][key]) for result in results)])
     verified = [result["verified"] for result in results]
 
     def counts(verdict: str) -> list[str]:
@@ -57,7 +57,6 @@ def _rows(results: list[dict[str, Any]]) -> list[list[str]]:
 
     return [
         *rows,
-        [f"stable neurons (crown) at ε {PROVED_RADIUS}", *(percent(found["stable_share"]) for found in verified)],
         [f"proved robust at ε {PROVED_RADIUS}", *counts("unsat")],
         ["refuted, by a counterexample", *counts("sat")],
         [f"not decided in {TIMEOUT:g} s", *counts("timeout")],
