@@ -9,6 +9,7 @@ from torch import nn
 import soundness
 from steadynet.attack import find_counterexamples
 from steadynet.problems import Problems, Verdict
+from steadynet.search.program import Minimum, Program
 from steadynet.verifiers.branch_and_bound import BranchAndBound
 
 SHORT = 10  # networks of each kind
@@ -33,6 +34,21 @@ def test_a_planted_counterexample_that_pgd_does_not_find_is_found():
         for verifier in soundness.verifiers().values():
             assert [result.verdict for result in verifier(problems)] == [Verdict.SAT] * len(problems)
     assert missed > 4
+
+
+def test_a_mixed_integer_program_finds_the_needle_and_is_never_asked_for_a_proof(monkeypatch):
+    case, asked = soundness.needle(1), []
+    attempt = Program.attempt
+
+    def lie(self, form, *limits):
+        asked.append(attempt(self, form, *limits))
+        return Minimum(float("inf"), None, True)  # HiGHS has called programs infeasible that are not
+
+    decided_by = {result.decided_by for result in BranchAndBound()(case.problems())}
+    assert "mixed-integer program" in decided_by
+    monkeypatch.setattr(Program, "attempt", lie)
+    assert {result.verdict for result in BranchAndBound()(case.problems())} == {Verdict.SAT}
+    assert asked
 
 
 def test_a_batch_gets_the_verdicts_of_its_properties_one_at_a_time():

@@ -8,6 +8,7 @@ import torch
 
 from steadynet.problems import Problems, Result
 from steadynet.search.effort import Effort
+from steadynet.search.handover import hand_over
 from steadynet.search.ledger import Ledger
 from steadynet.search.root import Root
 from steadynet.search.tree import Tree
@@ -34,6 +35,7 @@ def _run_stages(root: Root) -> None:
         root.attack,
         root.optimise_slopes,
         lambda: Tree(root).search(FIRST_LOOK),
+        lambda: hand_over(root),
         root.refine,
         root.optimise_slopes,
         lambda: Tree(root).search(),

@@ -153,6 +153,11 @@ class Root:
         self.lower[owner, target] = torch.maximum(self.lower[owner, target], found)
         return found
 
+    def unstable(self, index: int) -> int:
+        """How many rectifiers of a property may have either sign."""
+        known = (self.backward.bounds[relu] for relu in self.graph.relus)
+        return sum(int(((each.lower[index] < 0) & (each.upper[index] > 0)).sum()) for each in known)
+
     def _note_stable(self, backward: Backward) -> None:
         relus = [backward.bounds[relu] for relu in self.graph.relus]
         stable = [((known.lower >= 0) | (known.upper <= 0)).flatten(1) for known in relus]
