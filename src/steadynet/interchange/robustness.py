@@ -30,7 +30,7 @@ def robustness_specification(lower: Tensor, upper: Tensor, label: int, classes: 
 
 
 def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) -> str:
-    """The same property in the few words of VNN-LIB that every tool of the competition reads, numbers to the last digit.
+    """The same property in the few words of VNN-LIB that every tool reads, numbers to the last digit.
 
     Bounds stand alone, once, without exponents; classes are compared directly.
 
