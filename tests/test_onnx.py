@@ -8,19 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
-import torch.nn.functional as F
-from onnx import TensorProto, helper, numpy_helper
-from torch import Tensor, nn
+from onnx import helper
+from torch import nn
 
 from helpers import CLASSES, IMAGE, Written, convolutional, dense, residual, some_images
+from onnx_files import KerasTwin, keras, one_node, runtime, weights, write
 from steadynet import networks
 from steadynet.bounds import UnsupportedNetworkError, crown_bounds, graph_of, interval_bounds
 from steadynet.bounds.graph import Graph, Node
 from steadynet.bounds.graph_network import GraphNetwork
-from steadynet.bounds.operations import Interval, Pad, Permute
+from steadynet.bounds.operations import Interval, Pad, Permute, Take
 from steadynet.errors import UserError
 from steadynet.interchange.onnx_reader import read_onnx
 from steadynet.interchange.onnx_writer import export_onnx
@@ -31,68 +30,6 @@ from steadynet.verifiers.branch_and_bound import BranchAndBound
 SHARED = Path(__file__).parents[2] / "shared"
 REAL = ["vnncomp/onnx/cifar10_small", "vnncomp/onnx/cifar_base_kw", "vnncomp/onnx/mnist-net_256x2"]
 REAL += ["vnncomp/onnx/resnet_2b", "reference/m1_nbc"]
-
-
-def runtime(path: Path, images: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return session.run(None, {session.get_inputs()[0].name: images})[0]
-
-
-def weights(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 0.5, shape).astype(np.float32)
-
-
-def write(
-    path: Path, nodes: list, constants: dict, shape: list, outputs: list | None = None, axes: int = 2, opset: int = 13
-) -> Path:
-    """A file with input x and output y."""
-    graph = helper.make_graph(
-        nodes,
-        "test",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, outputs or [None] * axes)],
-        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    path.write_bytes(model.SerializeToString())
-    return path
-
-
-def one_node(path: Path, kind: str, constants: dict, shape: list, **options) -> Path:
-    node = helper.make_node(kind, ["x", *constants], ["y"], **options)
-    axes = {"Flatten": 2, "Squeeze": len(shape) - 1, "Unsqueeze": len(shape) + 2}.get(kind, len(shape))
-    return write(path, [node], constants, shape, axes=axes)
-
-
-def keras(path: Path) -> Path:
-    """As tf2onnx writes Keras: channels last, transposed around the convolution, bias added channels last."""
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["nchw"], perm=[0, 3, 1, 2]),
-        helper.make_node("Conv", ["nchw", "kernel"], ["conv"], strides=[2, 2], auto_pad="SAME_UPPER"),
-        helper.make_node("Transpose", ["conv"], ["nhwc"], perm=[0, 2, 3, 1]),
-        helper.make_node("Add", ["nhwc", "bias"], ["biased"]),
-        helper.make_node("Relu", ["biased"], ["relu"]),
-        helper.make_node("Shape", ["relu"], ["lengths"]),
-        helper.make_node("Slice", ["lengths", "zero", "one"], ["batch"]),
-        helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
-        helper.make_node("Reshape", ["relu", "target"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "matrix"], ["product"]),
-        helper.make_node("Add", ["product", "last"], ["y"]),
-    ]
-    constants = {"kernel": weights(3, 1, 3, 3), "bias": weights(3), "matrix": weights(27, 4), "last": weights(4)}
-    constants |= {"zero": np.array([0]), "one": np.array([1]), "rest": np.array([-1])}
-    return write(path, nodes, constants, ["n", 6, 6, 1], outputs=["n", 4])
-
-
-class KerasTwin(nn.Module):
-    """The same in PyTorch, channels last."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        kernel, bias, matrix, last = map(torch.tensor, (weights(3, 1, 3, 3), weights(3), weights(27, 4), weights(4)))
-        maps = F.conv2d(F.pad(images.permute(0, 3, 1, 2), [0, 1, 0, 1]), kernel, stride=2)
-        return F.relu(maps.permute(0, 2, 3, 1) + bias).flatten(1) @ matrix + last
 
 
 def same_bounds(ours: nn.Module, read: nn.Module, region: InputRegion) -> None:
@@ -192,106 +129,6 @@ def test_real_files(name):
     assert bool((bounds.lower <= bounds.upper).all())
 
 
-ONE = {
-    "Gemm, turned": ("Gemm", {"w": weights(3, 4), "c": weights(1, 4)}, [3, 1], {"transA": 1, "alpha": 0.5, "beta": 2.}),
-    "MatMul from the left": ("MatMul", {}, [5, 1], {}),
-    "MatMul of many": ("MatMul", {"w": weights(5, 2)}, ["n", 3, 5], {}),
-    "Sub": ("Sub", {"c": weights(3, 1, 1)}, [1, 3, 2, 2], {}),
-    "Mul by one number": ("Mul", {"c": np.float32(2)}, [4], {}),
-    "Div": ("Div", {"c": weights(2, 2)}, [1, 3, 2, 2], {}),
-    "BatchNormalization": (
-        "BatchNormalization",
-        {name: abs(weights(3, seed=seed)) for seed, name in enumerate("abcd")},
-        ["n", 3, 2, 2],
-        {"epsilon": 0.01},
-    ),
-    "LeakyRelu": ("LeakyRelu", {}, [1, 5], {}),
-    "MaxPool": ("MaxPool", {}, [1, 2, 5, 5], {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 0]}),
-    "AveragePool": ("AveragePool", {}, [1, 2, 5, 5], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
-    "GlobalAveragePool": ("GlobalAveragePool", {}, [1, 2, 3, 4], {}),
-    "Transpose": ("Transpose", {}, ["n", 2, 3, 4], {"perm": [0, 3, 1, 2]}),
-    "Transpose of the batch": ("Transpose", {}, [1, 2, 3, 4], {"perm": [3, 0, 2, 1]}),
-    "Squeeze": ("Squeeze", {"a": np.array([2])}, [1, 3, 1], {}),
-    "Unsqueeze": ("Unsqueeze", {"a": np.array([0, 3])}, [2, 3], {}),
-    "Flatten": ("Flatten", {}, [2, 3, 4], {"axis": 2}),
-    "Reshape": ("Reshape", {"s": np.array([0, -1, 2])}, ["n", 3, 4], {}),
-    "Pad": ("Pad", {"p": np.array([0, 0, 1, 0, 0, 0, 2, 1])}, [1, 1, 3, 3], {}),
-    "Clip": ("Clip", {"low": np.float32(0)}, [1, 4], {}),
-    "Conv, uneven": ("Conv", {"w": weights(2, 1, 3, 3)}, [1, 1, 5, 6], {"pads": [0, 1, 2, 0], "strides": [2, 2]}),
-    "Conv, groups": ("Conv", {"w": weights(4, 1, 3, 3), "b": weights(4)}, [1, 2, 5, 5], {"group": 2}),
-    "Conv, dilated": ("Conv", {"w": weights(4, 2, 3, 3)}, [1, 2, 6, 6], {"dilations": [2, 2], "pads": [1, 1, 1, 1]}),
-    "Conv, lower": ("Conv", {"w": weights(2, 1, 2, 2)}, [1, 1, 5, 5], {"auto_pad": "SAME_LOWER"}),
-    "Dropout": ("Dropout", {}, [1, 4], {}),
-    "Identity": ("Identity", {}, [1, 4], {}),
-    "Cast": ("Cast", {}, [1, 4], {"to": TensorProto.FLOAT}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", ONE)
-def test_one_operator(case, tmp_path):
-    kind, constants, shape, options = ONE[case]
-    path = tmp_path / "one.onnx"
-    if case == "MatMul from the left":
-        write(path, [helper.make_node(kind, ["w", "x"], ["y"])], {"w": weights(2, 5)}, shape)
-    else:
-        one_node(path, kind, constants, shape, **options)
-    read = read_onnx(path)
-    lengths = [1 if length == "n" else length for length in shape]
-    image = np.random.default_rng(3).normal(size=lengths).astype(np.float32)
-    found = read(torch.from_numpy(image).view(1, *read.input_shape))
-    np.testing.assert_allclose(found.numpy().ravel(), runtime(path, image).ravel(), rtol=1e-4, atol=1e-5)
-
-
-def test_older_versions_and_what_is_computed_from_constants(tmp_path):
-    lengths = numpy_helper.from_array(np.array([3, 7, 32, -1]), "lengths")
-    nodes = [
-        helper.make_node("Pad", ["x"], ["padded"], pads=[0, 0, 0, 1, 0, 0, 1, 1]),
-        helper.make_node("Conv", ["padded", "k"], ["c"], strides=[2, 2], pads=[1, 0, 0, 0]),
-        helper.make_node("Clip", ["c"], ["r"], min=0.0),
-        helper.make_node("Sub", ["r", "c"], ["negative"]),
-        helper.make_node("Unsqueeze", ["negative"], ["wide"], axes=[1]),
-        helper.make_node("Squeeze", ["wide"], ["narrow"], axes=[1]),
-        helper.make_node("Concat", ["narrow", "r"], ["both"], axis=1),
-        helper.make_node("Constant", [], ["lengths"], value=lengths),
-        helper.make_node("Shape", ["x"], ["whole"]),
-        helper.make_node("Gather", ["whole", "zero"], ["one"]),
-        helper.make_node("Unsqueeze", ["one"], ["batch"], axes=[0]),
-        helper.make_node("Slice", ["lengths"], ["rest"], starts=[3], ends=[4]),
-        helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
-        helper.make_node("Reshape", ["both", "target"], ["flat"]),
-        helper.make_node("Transpose", ["w"], ["turned"], perm=[1, 0]),
-        helper.make_node("MatMul", ["flat", "turned"], ["y"]),
-        helper.make_node("Relu", ["c"], ["unused"]),
-    ]
-    constants = {"k": weights(2, 1, 3, 3), "w": weights(3, 4 * 9), "zero": np.array(0)}
-    path = write(tmp_path / "old.onnx", nodes, constants, ["n", 1, 5, 5], opset=9)
-    read, image = read_onnx(path), some_images(1, (1, 5, 5))
-    np.testing.assert_allclose(read(image).numpy(), runtime(path, image.numpy()), rtol=1e-4, atol=1e-5)
-    kinds = [type(node.operation).__name__ for node in read.graph.nodes]
-    assert kinds == ["Convolution", "Rectifier", "Scale", "Sum", "Concat", "Reshape", "Dense"]
-
-
-REFUSED = {
-    "no bounds are known": ("Sigmoid", {}, [1, 4], {}),
-    "no ReLU": ("Clip", {"low": np.float32(0), "high": np.float32(6)}, [1, 4], {}),
-    "slope 2": ("LeakyRelu", {}, [1, 4], {"alpha": 2.0}),
-    "broadcasts data": ("Add", {"c": weights(3, 4)}, [1, 4], {}),
-    "not finite": ("Add", {"c": np.array([np.nan], dtype=np.float32)}, [1, 4], {}),
-    "division by zero": ("Div", {"c": np.zeros(4, dtype=np.float32)}, [1, 4], {}),
-    "else than zeros": ("Pad", {"p": np.array([0, 1, 0, 1]), "v": np.float32(1)}, [1, 4], {}),
-    "the shape": ("Relu", {}, [1, "n"], {}),
-    "numbers": ("Pad", {"p": np.array([0, 2**30, 0, 2**30])}, [1, 4], {}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("reason", REFUSED)
-def test_what_cannot_be_read_is_said_in_one_line(reason, tmp_path):
-    kind, constants, shape, options = REFUSED[reason]
-    with pytest.raises(UserError, match=reason) as caught:
-        read_onnx(one_node(tmp_path / "one.onnx", kind, constants, shape, **options))
-    assert "\n" not in str(caught.value)
-
-
 def test_products_of_data_and_missing_files_are_refused(tmp_path):
     squared = write(tmp_path / "squared.onnx", [helper.make_node("Mul", ["x", "x"], ["y"])], {}, [1, 4])
     with pytest.raises(UserError, match="a product of data"):
@@ -328,7 +165,7 @@ def test_byte_mutations_do_no_harm(tmp_path):
         helper.make_node("Gemm", ["f", "w", "b"], ["y"], transB=1),
     ]
     constants = {"k": weights(2, 1, 3, 3), "s": np.array([1, -1]), "w": weights(3, 8), "b": weights(3)}
-    path = write(tmp_path / "valid.onnx", nodes, constants, [1, 1, 4, 4], outputs=[1, 3])
+    path = write(tmp_path / "valid.onnx", nodes, constants, [1, 1, 4, 4])
     content, chance = path.read_bytes(), random.Random(0)
     image = some_images(1, (1, 4, 4))
     read, lines, start = 0, set(), time.perf_counter()
@@ -366,7 +203,7 @@ def test_a_graph_network_is_a_module():
         graph_of(other, (5,))
 
 
-@pytest.mark.parametrize("operation", [Permute((2, 0, 1)), Pad(((0, 1), (2, 0), (1, 3)))])
+@pytest.mark.parametrize("operation", [Permute((2, 0, 1)), Pad(((0, 1), (2, 0), (1, 3))), Take(2, (3, 0, 0))])
 def test_moving_operations_are_their_own_transpose(operation):
     point = torch.rand(2, 3, 4, 5, dtype=torch.float64)
     image = operation.apply(point)

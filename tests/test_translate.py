@@ -116,6 +116,12 @@ ON_FEATURES = {
     "batch norm of sequences": shaken(
         written(lambda net, x: net.norm(net.a(x).view(-1, 2, 2)).flatten(1), norm=nn.BatchNorm1d(2))
     ),
+    "ReLU6": written(lambda net, x: F.relu6(net.b(net.act(9 * net.a(x)))), act=nn.ReLU6()),
+    "hard tanh": written(lambda net, x: F.hardtanh(net.b(net.act(x)), -0.2, 0.3), act=nn.Hardtanh(-0.5, 0.25)),
+    "clamp": written(lambda net, x: torch.clamp(net.a(x), -0.1, 0.4) + net.b(x).clip(max=0.2) - x.clamp(min=-0.3)),
+    "clamp on one side": written(lambda net, x: net.a(x).clamp_min(0.1) + torch.clamp_max(input=net.b(x), max=0)),
+    "clamp in place": written(lambda net, x: net.b(net.a(x).clamp_(-0.1, 0.4))),
+    "clamp, crossed": written(lambda net, x: net.a(x).clamp(0.5, -0.5)),
     "evaluation mode decides": written(lambda net, x: net.a(x) * 2 if net.training else net.a(x).relu()),
 }
 IMAGES = {
@@ -131,6 +137,10 @@ IMAGES = {
     ),
     "pooling by the size": Written(lambda net, x: F.avg_pool2d(x, x.size()[2:]).view(x.size(0), -1)),
     "torch.flatten": Written(lambda net, x: torch.flatten(x, 1) + torch.flatten(x, start_dim=1)),
+    "channels last and back": Written(lambda net, x: net.c(x).permute(0, 2, 3, 1).flatten(1), c=nn.Conv2d(1, 3, 3)),
+    "transpositions": Written(
+        lambda net, x: torch.permute(net.c(x).transpose(1, -1), dims=(0, 2, 3, 1)).swapaxes(1, 2), c=nn.Conv2d(1, 3, 3)
+    ),
     "no parameters": Written(lambda net, x: (x - 0.5) * torch.full((1, 1, 6, 1), -2.0)),
 }
 
@@ -181,6 +191,8 @@ REFUSED = {
     "do the same at every call": written(lambda net, x: x + torch.rand(4)),
 }
 REFUSED_IMAGES = {
+    "a transposition that moves the batch axis (layer 'permute')": Written(lambda net, x: x.permute(1, 0, 2, 3)),
+    "clipping to something that is not a number (layer 'clamp')": Written(lambda net, x: x.clamp(torch.zeros(6))),
     "Conv2d with padding_mode='circular' (layer '0')": nn.Sequential(nn.Conv2d(1, 1, 3, padding_mode="circular")),
     "padding='same' and an even kernel (layer '0')": nn.Sequential(nn.Conv2d(1, 1, 2, padding="same")),
     "without running statistics (layer '0')": nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False)),

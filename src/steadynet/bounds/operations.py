@@ -203,6 +203,24 @@ class Permute(_Monotone):
 
 
 @dataclass(frozen=True)
+class Take(_Monotone):
+    """Some positions along an axis (never the batch's), in any order, as often as named: slices and gathers."""
+
+    axis: int
+    positions: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].index_select(self.axis, self._index(inputs[0]))
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        whole = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device)
+        return [whole.index_add(self.axis, self._index(rows), rows)], 0.0
+
+    def _index(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.positions, device=like.device)
+
+
+@dataclass(frozen=True)
 class Pad(_Monotone):
     """Zeros around a tensor: how many before and after along each axis, the batch not counted."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 from steadynet.bounds.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Rectifier, Scale
 
 Shape = tuple[int, ...]
+Range = tuple[float | None, float | None]
 
 
 class NoBoundsError(Exception):
@@ -73,6 +75,28 @@ def _adaptive_average_pool(module: nn.AdaptiveAvgPool2d, shape: Shape) -> Operat
     return AveragePool({"kernel_size": shape[2:]})
 
 
+def limits(least: Any, most: Any) -> tuple[float, float]:
+    """The range of a clipping, infinite where it has no bound."""
+    if not all(bound is None or isinstance(bound, (int, float)) for bound in (least, most)):
+        raise NoBoundsError("clipping to something that is not a number")
+    return (-math.inf if least is None else float(least), math.inf if most is None else float(most))
+
+
+def axis_order(target: Any, args: Any, kwargs: Any, axes: int) -> tuple[int, ...]:
+    """The order of the axes after a permutation or transposition with these arguments; the batch must stay first."""
+    given = [
+        axis for value in (*args, *kwargs.values()) for axis in (value if isinstance(value, tuple | list) else [value])
+    ]
+    given = [axis % axes for axis in given]
+    order = list(range(axes)) if target in TRANSPOSITIONS else given
+    if target in TRANSPOSITIONS:
+        one, other = given
+        order[one], order[other] = order[other], order[one]
+    if order[0] != 0:
+        raise NoBoundsError("a transposition that moves the batch axis")
+    return tuple(axis - 1 for axis in order[1:])
+
+
 def _options(module: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(module, name) for name in names}
 
@@ -96,6 +120,21 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.Dropout2d: None,
 }
 RESHAPING_MODULES = (nn.Flatten, nn.Unflatten)
+# module type -> the range it clips to
+CLIPPING_MODULES: dict[type[nn.Module], Callable[[Any], Range]] = {
+    nn.ReLU6: lambda module: (0.0, 6.0),
+    nn.Hardtanh: lambda module: (module.min_val, module.max_val),
+}
+# function -> the range it clips to, from its arguments after the data
+CLIPS: dict[Any, Callable[..., Range]] = {
+    F.relu6: lambda inplace=False: (0.0, 6.0),
+    F.hardtanh: lambda min_val=-1.0, max_val=1.0, inplace=False: (min_val, max_val),
+    **dict.fromkeys(
+        (torch.clamp, torch.clip, "clamp", "clip", "clamp_", "clip_"), lambda min=None, max=None: (min, max)
+    ),
+    **dict.fromkeys((torch.clamp_min, "clamp_min", "clamp_min_"), lambda min: (min, None)),
+    **dict.fromkeys((torch.clamp_max, "clamp_max", "clamp_max_"), lambda max: (None, max)),
+}
 RELUS = {F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"}
 IDENTITIES = {"contiguous", "clone"}
 DROPOUTS = {F.dropout, F.dropout2d}
@@ -104,4 +143,6 @@ ADDITIONS = {operator.add, torch.add, "add", operator.iadd, "add_"}
 SUBTRACTIONS = {operator.sub, torch.sub, "sub", operator.isub}
 PRODUCTS = {operator.mul, torch.mul, "mul", operator.imul}
 QUOTIENTS = {operator.truediv, torch.div, "div", operator.itruediv}
+PERMUTATIONS = {torch.permute, "permute"}
+TRANSPOSITIONS = {torch.transpose, "transpose", torch.swapaxes, "swapaxes"}
 CONCATENATIONS = {torch.cat, torch.concat}

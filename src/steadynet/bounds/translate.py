@@ -13,26 +13,33 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steadynet.attack import evaluation_mode
+from steadynet.bounds.clipping import clipping
 from steadynet.bounds.graph import Graph, Node
 from steadynet.bounds.graph_network import GraphNetwork
-from steadynet.bounds.operations import Concat, MaxPool, Operation, Rectifier, Reshape, Scale, Sum
+from steadynet.bounds.operations import Concat, MaxPool, Operation, Permute, Rectifier, Reshape, Scale, Sum
 from steadynet.bounds.tables import (
     ADDITIONS,
     AVERAGE_POOL,
+    CLIPPING_MODULES,
+    CLIPS,
     CONCATENATIONS,
     DROPOUTS,
     IDENTITIES,
     MAX_POOL,
     MODULES,
+    PERMUTATIONS,
     PRODUCTS,
     QUOTIENTS,
     RELUS,
     RESHAPES,
     RESHAPING_MODULES,
     SUBTRACTIONS,
+    TRANSPOSITIONS,
     NoBoundsError,
     Shape,
     average_pool,
+    axis_order,
+    limits,
     rectifier,
 )
 from steadynet.bounds.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched
@@ -136,6 +143,8 @@ class _Translation:
             raise NoBoundsError(f"a {type(module).__name__} with hooks or a replaced forward")
         if isinstance(module, RESHAPING_MODULES):
             self._reshape(call, source)
+        elif type(module) in CLIPPING_MODULES:
+            self._clip(call, source, *CLIPPING_MODULES[type(module)](module))
         elif type(module) not in MODULES:
             raise NoBoundsError(type(module).__name__)
         else:
@@ -148,7 +157,7 @@ class _Translation:
     def _function(self, call: torch.fx.Node) -> None:
         source = call.all_input_nodes[0]
         resolved: Any = torch.fx.node.map_arg((call.args[1:], dict(call.kwargs)), self.trace.values.__getitem__)
-        args, kwargs = resolved
+        args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
         if call.target in RELUS:
             self._add(call, Rectifier(), source)
         elif call.target is F.leaky_relu:
@@ -157,6 +166,10 @@ class _Translation:
             self.place[call] = self.place[source]
         elif call.target in RESHAPES:
             self._reshape(call, source)
+        elif call.target in CLIPS:
+            self._clip(call, source, *CLIPS[call.target](*args, **kwargs))
+        elif call.target in PERMUTATIONS | TRANSPOSITIONS:
+            self._add(call, Permute(axis_order(call.target, args, kwargs, len(self._shape(source)))), source)
         elif call.target in CONCATENATIONS:
             self._concatenate(call, kwargs.get("dim", args[0] if args else 0))
         elif call.target is F.max_pool2d:
@@ -165,6 +178,13 @@ class _Translation:
             self._add(call, average_pool(_named(AVERAGE_POOL, args, kwargs)), source)
         else:
             raise NoBoundsError(_operation_name(call))
+
+    def _clip(self, call: torch.fx.Node, source: torch.fx.Node, least: Any, most: Any) -> None:
+        place = self.place[source]
+        for operation in clipping(*limits(least, most), self._like(0.0)):
+            self.nodes.append(Node(_layer_name(call), operation, (place,)))
+            place = len(self.nodes)
+        self.place[call] = place
 
     def _concatenate(self, call: torch.fx.Node, axis: int) -> None:
         parts: Any = call.args[0] if call.args else call.kwargs["tensors"]

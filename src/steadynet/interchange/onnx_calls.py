@@ -59,6 +59,7 @@ class Call:
     inputs: list[Value | Array | None]
     options: dict[str, Any]
     opset: int
+    outputs: int = 1
 
     def input(self, index: int) -> Value | Array | None:
         """An input, None if it is left out."""
@@ -186,6 +187,8 @@ class Builder:
         if math.prod(shape) != math.prod(source.shape):
             raise UnreadableError("arithmetic that broadcasts data")
         source = self.reshaped(source, shape)
+        if bool((factor == 1).all() and (shift == 0).all()):
+            return source
         if len(held(shape)) < len(shape):
             factor, shift = (part[0] if part.dim() == len(shape) else part for part in (factor, shift))
         before = self.producer(source)

@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 from steadynet.interchange.onnx_calls import Array, Builder, UnreadableError
 
 FOLDED = {
-    "Add", "Cast", "Concat", "Div", "Flatten", "Gather", "Identity", "Mul", "Reshape", "Slice", "Squeeze", "Sub",
-    "Transpose", "Unsqueeze",
+    "Add", "Cast", "Concat", "ConstantOfShape", "Div", "Flatten", "Gather", "Identity", "Mul", "Neg", "ReduceProd",
+    "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze",
 }  # fmt: skip
 _SPREADING = {"Add", "Div", "Mul", "Sub"}
 _PLAIN = ("value_float", "value_int", "value_floats", "value_ints")
@@ -58,6 +58,8 @@ def _most_numbers(kind: str, inputs: list[Array]) -> int:
     """How many numbers a result can have: at most so many, before it is computed."""
     if kind in _SPREADING:
         return math.prod(np.broadcast_shapes(*(value.shape for value in inputs)))
+    if kind == "ConstantOfShape":
+        return math.prod(max(0, int(length)) for length in inputs[0].reshape(-1))
     if kind == "Gather":
         return math.prod(inputs[0].shape) * max(1, math.prod(inputs[1].shape))
     return sum(value.size for value in inputs)

@@ -70,7 +70,7 @@ class _Reading:
         inputs = [entry for entry in self.graph.input if entry.name not in self.known]
         if len(inputs) != 1 or len(self.graph.output) != 1:
             raise UnreadableError(f"it has {len(inputs)} inputs and {len(self.graph.output)} outputs, not one of each")
-        shape = _input_shape(inputs[0])
+        shape = input_shape(inputs[0])
         self.known[inputs[0].name] = self.builder.input(shape)
         for node in self.graph.node:
             self._read(node)
@@ -82,13 +82,15 @@ class _Reading:
     def _read(self, node: onnx.NodeProto) -> None:
         where = f"{node.op_type} ('{node.name or node.output[0]}')"[:100]
         try:
-            self.known[node.output[0]] = self._result(node)
+            result = self._result(node)
+            for name, value in zip(node.output, result if isinstance(result, list) else [result], strict=False):
+                self.known[name] = value
         except UnreadableError as error:
             raise UnreadableError(f"{error}, at {where}") from error
         except Exception as error:  # what torch and numpy say to shapes that do not fit
             raise UnreadableError(f"{one_line(error)}, at {where}") from error
 
-    def _result(self, node: onnx.NodeProto) -> Value | Array:
+    def _result(self, node: onnx.NodeProto) -> Value | Array | list[Value]:
         options: dict[str, Any] = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
         if node.op_type == "Constant":
             return constant_of(options)
@@ -103,10 +105,11 @@ class _Reading:
         if node.op_type not in OPERATORS:
             raise UnreadableError("no bounds are known for this operator")
         self.builder.name = node.name or node.output[0]
-        return OPERATORS[node.op_type](Call(node.op_type, self.builder.name, inputs, options, self.opset), self.builder)
+        call = Call(node.op_type, self.builder.name, inputs, options, self.opset, len(node.output))
+        return OPERATORS[node.op_type](call, self.builder)
 
 
-def _input_shape(entry: onnx.ValueInfoProto) -> Shape:
+def input_shape(entry: onnx.ValueInfoProto) -> Shape:
     """The shape at batch size 1."""
     kind = entry.type.tensor_type
     if kind.elem_type != onnx.TensorProto.FLOAT or not kind.HasField("shape"):

@@ -8,11 +8,25 @@ from collections.abc import Callable
 import onnx
 import torch
 
-from steadynet.bounds.operations import Concat, Dense, Pad, Rectifier, Sum
-from steadynet.interchange.onnx_calls import Builder, Call, UnreadableError, Value, floats, front, held
+from steadynet.bounds.clipping import clipping
+from steadynet.bounds.operations import Dense, Operation, Rectifier, Scale, Sum
+from steadynet.interchange.onnx_calls import Builder, Call, UnreadableError, Value, floats, front
+from steadynet.interchange.onnx_moves import (
+    concatenate,
+    flatten,
+    gather,
+    pad,
+    reshape,
+    split,
+    squeeze,
+    take_slice,
+    transpose,
+    unsqueeze,
+)
 from steadynet.interchange.onnx_windows import average_pool, convolution, global_average_pool, max_pool
 
 _UNBOUNDED = 3.4e38  # older versions write float32's largest number for no bound
+_ZERO = torch.tensor(0.0)
 
 
 def _add(call: Call, builder: Builder) -> Value:
@@ -39,6 +53,17 @@ def _sum(builder: Builder, left: Value, right: Value) -> Value:
     return builder.add(Sum(), shape, builder.reshaped(left, shape), builder.reshaped(right, shape))
 
 
+def _add_all(call: Call, builder: Builder) -> Value:
+    """Sum, of any number of tensors: the constants last."""
+    data = [part for part in call.inputs if isinstance(part, Value)]
+    result = data[0]
+    for part in data[1:]:
+        result = _sum(builder, result, part)
+    for constant in (part for part in call.inputs if not isinstance(part, Value) and part is not None):
+        result = builder.scaled(result, torch.tensor(1.0), floats(constant))
+    return result
+
+
 def _multiply(call: Call, builder: Builder) -> Value:
     left, right = call.input(0), call.input(1)
     if isinstance(left, Value) and isinstance(right, Value):
@@ -56,13 +81,16 @@ def _divide(call: Call, builder: Builder) -> Value:
 
 
 def _gemm(call: Call, builder: Builder) -> Value:
-    source, weight = call.data(0), call.weights(1)
+    left = isinstance(call.input(0), Value)  # data · weight; otherwise weight · data
+    source, weight = (call.data(0), call.weights(1)) if left else (call.data(1), call.weights(0))
     if len(source.shape) != 2 or weight.dim() != 2:
         raise UnreadableError("Gemm of tensors that are no matrices")
-    source = builder.permuted(source, [1, 0]) if call.options.get("transA", 0) else source
-    weight = weight if call.options.get("transB", 0) else weight.t()
+    of_source, of_weight = ("transA", "transB") if left else ("transB", "transA")
+    source = builder.permuted(source, [1, 0]) if bool(call.options.get(of_source, 0)) == left else source
+    weight = weight if bool(call.options.get(of_weight, 0)) == left else weight.t()
     weight = weight * float(call.options.get("alpha", 1.0))
     result = _dense(builder, source, weight.contiguous())
+    result = result if left else builder.permuted(result, [1, 0])
     if call.input(2) is None:
         return result
     return builder.scaled(result, torch.tensor(1.0), call.weights(2) * float(call.options.get("beta", 1.0)))
@@ -105,7 +133,7 @@ def _batch_norm(call: Call, builder: Builder) -> Value:
 
 
 def _relu(call: Call, builder: Builder) -> Value:
-    return builder.add(Rectifier(), call.data().shape, call.data())
+    return _rectified(builder, call.data())
 
 
 def _leaky_relu(call: Call, builder: Builder) -> Value:
@@ -119,9 +147,61 @@ def _clip(call: Call, builder: Builder) -> Value:
     lower, upper = call.constant(1), call.constant(2)
     least = float(call.options.get("min", -math.inf if lower is None else lower.reshape(())))
     most = float(call.options.get("max", math.inf if upper is None else upper.reshape(())))
-    if least != 0 or not most >= _UNBOUNDED:
-        raise UnreadableError(f"Clip to [{least:g}, {most:g}], which is no ReLU")
-    return _relu(call, builder)
+    if math.isnan(least) or math.isnan(most):
+        raise UnreadableError("Clip to bounds that are no numbers")
+    least, most = (-math.inf if least <= -_UNBOUNDED else least), (math.inf if most >= _UNBOUNDED else most)
+    if math.inf in (least, -most):
+        raise UnreadableError("Clip to infinity")
+    result = call.data()
+    for operation in clipping(least, most, torch.zeros(())):
+        result = _chained(builder, operation, result)
+    return result
+
+
+def _chained(builder: Builder, operation: Operation, source: Value) -> Value:
+    if isinstance(operation, Scale):
+        return builder.scaled(source, operation.factor, operation.shift)
+    return builder.add(operation, source.shape, source)
+
+
+def _maximum(call: Call, builder: Builder) -> Value:
+    """max(a, b) = b + relu(a − b), and min(a, b) = −max(−a, −b); b may be constant."""
+    if len(call.inputs) != 2:
+        raise UnreadableError(f"{call.kind} of {len(call.inputs)} tensors, not of two")
+    sign = torch.tensor(1.0 if call.kind == "Max" else -1.0)
+    one, other = call.inputs if isinstance(call.input(0), Value) else reversed(call.inputs)
+    if not isinstance(one, Value) or other is None:
+        raise UnreadableError("a missing input")
+    if isinstance(other, Value):
+        above = _sum(builder, builder.scaled(one, sign, _ZERO), builder.scaled(other, -sign, _ZERO))
+        return _sum(builder, builder.scaled(_rectified(builder, above), sign, _ZERO), other)
+    constant = floats(other)
+    return builder.scaled(_rectified(builder, builder.scaled(one, sign, -sign * constant)), sign, constant)
+
+
+def _rectified(builder: Builder, source: Value) -> Value:
+    return builder.add(Rectifier(), source.shape, source)
+
+
+def _negated(call: Call, builder: Builder) -> Value:
+    return builder.scaled(call.data(), torch.tensor(-1.0), _ZERO)
+
+
+def _reduced(call: Call, builder: Builder) -> Value:
+    """ReduceSum and ReduceMean: a row of equal weights on the axes that go."""
+    source, axes = call.data(), call.integers("axes", 1)
+    count = len(source.shape)
+    if not axes and call.options.get("noop_with_empty_axes", 0):
+        return source
+    gone = sorted({front(axis, count) for axis in axes} if axes else range(count))
+    kept = [axis for axis in range(count) if axis not in gone]
+    length = math.prod(source.shape[axis] for axis in gone)
+    moved = builder.permuted(source, [*kept, *gone])
+    moved = builder.reshaped(moved, (*(source.shape[axis] for axis in kept), length))
+    total = _dense(builder, moved, torch.full((1, length), 1 / length if call.kind == "ReduceMean" else 1.0))
+    keep = bool(call.options.get("keepdims", 1))
+    shape = [1 if axis in gone else source.shape[axis] for axis in range(count) if keep or axis not in gone]
+    return builder.reshaped(total, tuple(shape))
 
 
 def _same(call: Call, builder: Builder) -> Value:
@@ -141,107 +221,39 @@ def _cast(call: Call, builder: Builder) -> Value:
     return call.data()
 
 
-def _flatten(call: Call, builder: Builder) -> Value:
-    source = call.data()
-    axis = int(call.options.get("axis", 1))
-    axis = len(source.shape) if axis == len(source.shape) else front(axis, len(source.shape))
-    return builder.reshaped(source, (math.prod(source.shape[:axis]), math.prod(source.shape[axis:])))
-
-
-def _reshape(call: Call, builder: Builder) -> Value:
-    source, wanted = call.data(), call.integers("shape", 1)
-    if wanted is None or (call.options.get("allowzero", 0) and 0 in wanted):
-        raise UnreadableError("a reshape without a shape")
-    if any(length == 0 and axis >= len(source.shape) for axis, length in enumerate(wanted)):
-        raise UnreadableError(f"a reshape of {source.shape} to {wanted}")
-    shape = [length or source.shape[axis] for axis, length in enumerate(wanted)]
-    if -1 in shape:
-        rest = math.prod(length for length in shape if length != -1)
-        shape[shape.index(-1)] = math.prod(source.shape) // rest if rest > 0 else 0
-    if any(length < 1 for length in shape):
-        raise UnreadableError(f"a reshape of {source.shape} to {wanted}")
-    return builder.reshaped(source, tuple(shape))
-
-
-def _transpose(call: Call, builder: Builder) -> Value:
-    axes = len(call.data().shape)
-    return builder.permuted(call.data(), call.integers("perm") or list(reversed(range(axes))))
-
-
-def _squeeze(call: Call, builder: Builder) -> Value:
-    source, axes = call.data(), call.integers("axes", 1)
-    count = len(source.shape)
-    chosen = (
-        {front(axis, count) for axis in axes} if axes is not None else {i for i in range(count) if source.shape[i] == 1}
-    )
-    return builder.reshaped(source, tuple(length for axis, length in enumerate(source.shape) if axis not in chosen))
-
-
-def _unsqueeze(call: Call, builder: Builder) -> Value:
-    source, axes = call.data(), call.integers("axes", 1) or []
-    count = len(source.shape) + len(axes)
-    chosen = {front(axis, count) for axis in axes}
-    if len(chosen) != len(axes) or count > 8:
-        raise UnreadableError(f"Unsqueeze with axes {axes}")
-    rest = iter(source.shape)
-    return builder.reshaped(source, tuple(1 if axis in chosen else next(rest) for axis in range(count)))
-
-
-def _concat(call: Call, builder: Builder) -> Value:
-    parts = [call.data(index) for index in range(len(call.inputs))]
-    axis = call.axis(1, len(parts[0].shape))
-    whole = list(parts[0].shape)
-    dropped = len(whole) - len(held(parts[0].shape))
-    rest = [(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts]
-    if any(shape != rest[0] for shape in rest) or axis < dropped or any(len(p.shape) != len(whole) for p in parts):
-        raise UnreadableError("a concatenation of these shapes along this axis")
-    if axis == 0 and any(held(part.shape) != part.shape for part in parts):
-        raise UnreadableError("a concatenation along the batch axis")
-    whole[axis] = sum(part.shape[axis] for part in parts)
-    return builder.add(Concat(axis + 1 - dropped), tuple(whole), *parts)
-
-
-def _pad(call: Call, builder: Builder) -> Value:
-    source, pads, value = call.data(), call.integers("pads", 1), call.constant(2)
-    number = float(call.options.get("value", 0.0)) if value is None else float(floats(value).reshape(()))
-    if call.options.get("mode", b"constant") != b"constant" or number != 0:
-        raise UnreadableError("padding with something else than zeros")
-    count = len(source.shape)
-    axes = [front(axis, count) for axis in call.integers("axes", 3) or range(count)]
-    if pads is None or len(pads) != 2 * len(axes) or min(pads) < 0 or len(set(axes)) < len(axes):
-        raise UnreadableError(f"pads {pads}")
-    widths = {axis: (pads[index], pads[index + len(axes)]) for index, axis in enumerate(axes)}
-    every = [widths.get(axis, (0, 0)) for axis in range(count)]
-    dropped = count - len(held(source.shape))
-    if any(every[axis] != (0, 0) for axis in range(dropped)):
-        raise UnreadableError("padding of the batch axis")
-    shape = tuple(length + sum(width) for length, width in zip(source.shape, every, strict=True))
-    return source if shape == source.shape else builder.add(Pad(tuple(every[dropped:])), shape, source)
-
-
-OPERATORS: dict[str, Callable[[Call, Builder], Value]] = {
+# operator -> the value it makes; Split makes several
+OPERATORS: dict[str, Callable[[Call, Builder], Value | list[Value]]] = {
     "Add": _add,
     "AveragePool": average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "Clip": _clip,
-    "Concat": _concat,
+    "Concat": concatenate,
     "Conv": convolution,
     "Div": _divide,
     "Dropout": _dropout,
-    "Flatten": _flatten,
+    "Flatten": flatten,
+    "Gather": gather,
     "Gemm": _gemm,
     "GlobalAveragePool": global_average_pool,
     "Identity": _same,
     "LeakyRelu": _leaky_relu,
     "MatMul": _multiply_matrices,
+    "Max": _maximum,
     "MaxPool": max_pool,
+    "Min": _maximum,
     "Mul": _multiply,
-    "Pad": _pad,
+    "Neg": _negated,
+    "Pad": pad,
+    "ReduceMean": _reduced,
+    "ReduceSum": _reduced,
     "Relu": _relu,
-    "Reshape": _reshape,
-    "Squeeze": _squeeze,
+    "Reshape": reshape,
+    "Slice": take_slice,
+    "Split": split,
+    "Squeeze": squeeze,
     "Sub": _subtract,
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
-}  # fmt: skip
+    "Sum": _add_all,
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+}

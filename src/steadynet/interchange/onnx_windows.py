@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.operations import AveragePool, Convolution, MaxPool, Pad, Shape
+from steadynet.bounds.operations import AveragePool, Convolution, MaxPool, Pad, Rectifier, Shape
 from steadynet.interchange.onnx_calls import Builder, Call, UnreadableError, Value
 
 Pair = tuple[int, int]
@@ -37,23 +41,35 @@ def convolution(call: Call, builder: Builder) -> Value:
 
 
 def max_pool(call: Call, builder: Builder) -> Value:
-    """MaxPool."""
+    """MaxPool; where only one side is padded, zeros do for what is never negative."""
     if call.options.get("storage_order", 0):
         raise UnreadableError("MaxPool in column-major order")
     source = _images(call)
-    options, shape = _pool(call, source, _pair(call, "dilations", (1, 1)))
-    return builder.add(MaxPool(options), shape, source)
+    windows = _windows(call, source)
+    before = builder.producer(source)
+    if not windows.even and before and before.operation == Rectifier():
+        source, windows = _padded(builder, source, windows)
+    if not windows.even:
+        raise UnreadableError("MaxPool with other padding before than after")
+    return builder.add(MaxPool(windows.options()), (*source.shape[:2], *windows.shape()), source)
 
 
 def average_pool(call: Call, builder: Builder) -> Value:
-    """AveragePool."""
-    source, dilation = _images(call), _pair(call, "dilations", (1, 1))
-    if dilation != (1, 1):
-        raise UnreadableError("AveragePool with dilations")
-    options, shape = _pool(call, source, dilation)
+    """AveragePool; where only one side is padded, by zeros, and a factor for those that do not count."""
+    source, counted = _images(call), bool(call.options.get("count_include_pad", 0))
+    windows = _windows(call, source)
+    if windows.dilation != (1, 1) or (windows.ceil and counted and windows.pads != windows.before):
+        raise UnreadableError("AveragePool with dilations, or uneven and rounded up")
+    factor = torch.tensor(1.0)
+    if windows.pads != windows.before and (counted or not windows.even):
+        whole = F.pad(torch.ones(1, 1, *source.shape[2:]), [*windows.pads[1], *windows.pads[0]])
+        if not counted:
+            factor = 1 / F.avg_pool2d(whole, windows.kernel, windows.stride)
+        source, windows = _padded(builder, source, windows)
+    options = windows.options() | {"count_include_pad": counted}
     del options["dilation"]
-    options["count_include_pad"] = bool(call.options.get("count_include_pad", 0))
-    return builder.add(AveragePool(options), shape, source)
+    result = builder.add(AveragePool(options), (*source.shape[:2], *windows.shape()), source)
+    return builder.scaled(result, factor, torch.tensor(0.0))
 
 
 def global_average_pool(call: Call, builder: Builder) -> Value:
@@ -104,19 +120,56 @@ def _length(length: int, kernel: int, stride: int, dilation: int, pads: Pair, ce
     return count - 1 if ceil and (count - 1) * stride >= length + pads[0] else count  # none starts behind the image
 
 
-def _pool(call: Call, source: Value, dilation: Pair) -> tuple[dict[str, object], Shape]:
+@dataclass(frozen=True)
+class _Windows:
+    """Where a pooling looks: windows on an image with some padding before and after, along each axis."""
+
+    image: Pair
+    kernel: Pair
+    stride: Pair
+    dilation: Pair
+    pads: list[Pair]
+    ceil: bool
+
+    def shape(self) -> Pair:
+        """How many windows, along each axis."""
+        height, width = (
+            _length(self.image[i], self.kernel[i], self.stride[i], self.dilation[i], self.pads[i], self.ceil)
+            for i in (0, 1)
+        )
+        return height, width
+
+    @property
+    def before(self) -> list[Pair]:
+        """As much padding after as before."""
+        return [(pad[0], pad[0]) for pad in self.pads]
+
+    @property
+    def even(self) -> bool:
+        """Whether PyTorch has these windows, where what lies outside does not count: they must only be as many."""
+        return any(replace(self, pads=self.before, ceil=ceil).shape() == self.shape() for ceil in (True, False))
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of PyTorch's poolings; only if even."""
+        padding, ceil = (self.pads[0][0], self.pads[1][0]), self.ceil
+        if self.pads != self.before:
+            ceil = replace(self, pads=self.before, ceil=True).shape() == self.shape()
+        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+        return dict(zip(names, (self.kernel, self.stride, padding, self.dilation, ceil), strict=True))
+
+
+def _windows(call: Call, source: Value) -> _Windows:
     kernel, stride = _pair(call, "kernel_shape", None), _pair(call, "strides", (1, 1))
-    pads, ceil = _pads(call, source.shape, kernel, stride, dilation), bool(call.options.get("ceil_mode", 0))
-    if any(before != after for before, after in pads):
-        raise UnreadableError(f"{call.kind} with other padding before than after")
-    shape = [
-        _length(source.shape[2 + axis], kernel[axis], stride[axis], dilation[axis], pads[axis], ceil) for axis in (0, 1)
-    ]
-    options: dict[str, object] = {
-        "kernel_size": kernel, "stride": stride, "padding": (pads[0][0], pads[1][0]), "dilation": dilation,
-        "ceil_mode": ceil,
-    }  # fmt: skip
-    return options, (*source.shape[:2], *shape)
+    dilation, ceil = _pair(call, "dilations", (1, 1)), bool(call.options.get("ceil_mode", 0))
+    pads = _pads(call, source.shape, kernel, stride, dilation)
+    return _Windows((source.shape[2], source.shape[3]), kernel, stride, dilation, pads, ceil)
+
+
+def _padded(builder: Builder, source: Value, windows: _Windows) -> tuple[Value, _Windows]:
+    """The same windows on an image that has its padding, of zeros, already."""
+    height, width = (length + sum(pad) for length, pad in zip(windows.image, windows.pads, strict=True))
+    result = builder.add(Pad(((0, 0), *windows.pads)), (*source.shape[:2], height, width), source)
+    return result, replace(windows, image=(height, width), pads=[(0, 0), (0, 0)])
 
 
 def _with_zeros(weight: Tensor, pads: list[Pair], padding: Pair, dilation: Pair, builder: Builder) -> Tensor:

@@ -29,6 +29,7 @@ from steadynet.bounds.operations import (
     Scale,
     Shape,
     Sum,
+    Take,
 )
 from steadynet.bounds.translate import graph_of
 from steadynet.errors import UserError, one_line
@@ -201,6 +202,9 @@ OPERATIONS: dict[type[Operation], Callable[[_Model, Any, list[str], Shape], str]
         "Transpose", *inputs, perm=[0, *(axis + 1 for axis in operation.order)]
     ),
     Pad: _pad,
+    Take: lambda model, operation, inputs, shape: model.node(
+        "Gather", *inputs, model.weight(np.array(operation.positions, dtype=np.int64)), axis=operation.axis
+    ),
     AveragePool: _average_pool,
     MaxPool: _max_pool,
 }
