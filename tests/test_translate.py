@@ -137,6 +137,7 @@ IMAGES = {
     ),
     "pooling by the size": Written(lambda net, x: F.avg_pool2d(x, x.size()[2:]).view(x.size(0), -1)),
     "torch.flatten": Written(lambda net, x: torch.flatten(x, 1) + torch.flatten(x, start_dim=1)),
+    "zeros around": nn.Sequential(nn.ZeroPad2d((0, 1, 2, 3)), nn.Conv2d(1, 2, 3, stride=2)),
     "channels last and back": Written(lambda net, x: net.c(x).permute(0, 2, 3, 1).flatten(1), c=nn.Conv2d(1, 3, 3)),
     "transpositions": Written(
         lambda net, x: torch.permute(net.c(x).transpose(1, -1), dims=(0, 2, 3, 1)).swapaxes(1, 2), c=nn.Conv2d(1, 3, 3)
@@ -192,6 +193,7 @@ REFUSED = {
 }
 REFUSED_IMAGES = {
     "a transposition that moves the batch axis (layer 'permute')": Written(lambda net, x: x.permute(1, 0, 2, 3)),
+    "ZeroPad2d by (-1, 0, 0, 0)": nn.Sequential(nn.ZeroPad2d((-1, 0, 0, 0))),
     "clipping to something that is not a number (layer 'clamp')": Written(lambda net, x: x.clamp(torch.zeros(6))),
     "Conv2d with padding_mode='circular' (layer '0')": nn.Sequential(nn.Conv2d(1, 1, 3, padding_mode="circular")),
     "padding='same' and an even kernel (layer '0')": nn.Sequential(nn.Conv2d(1, 1, 2, padding="same")),

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steadynet.bounds.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Rectifier, Scale
+from steadynet.bounds.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Pad, Rectifier, Scale
 
 Shape = tuple[int, ...]
 Range = tuple[float | None, float | None]
@@ -97,6 +97,13 @@ def axis_order(target: Any, args: Any, kwargs: Any, axes: int) -> tuple[int, ...
     return tuple(axis - 1 for axis in order[1:])
 
 
+def _zero_pad(module: nn.ZeroPad2d, shape: Shape) -> Operation:
+    left, right, top, bottom = module.padding
+    if min(module.padding) < 0 or len(shape) != 4:
+        raise NoBoundsError(f"ZeroPad2d by {module.padding} of {shape[1:]}")
+    return Pad(((0, 0), (top, bottom), (left, right)))
+
+
 def _options(module: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(module, name) for name in names}
 
@@ -115,6 +122,7 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.AvgPool2d: lambda module, shape: average_pool(_options(module, AVERAGE_POOL)),
     nn.MaxPool2d: lambda module, shape: MaxPool(_options(module, MAX_POOL)),
     nn.AdaptiveAvgPool2d: _adaptive_average_pool,
+    nn.ZeroPad2d: _zero_pad,
     nn.Identity: None,
     nn.Dropout: None,
     nn.Dropout2d: None,
