@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -33,17 +34,21 @@ def candidates(batch: Bounded, count: int) -> tuple[list[int], Tensor, Tensor]:
     return positions, best, places
 
 
-def split_bounds(batch: Bounded, rows: Rows, positions: list[int], places: Tensor) -> Tensor:
+def split_bounds(
+    batch: Bounded, rows: Rows, positions: list[int], places: Tensor, out_of_time: Callable[[], bool] = lambda: False
+) -> Tensor:
     """Quick lower bounds of both sides of every candidate, without optimising: (2, n, candidates).
 
-    A split changes the lines of one neuron a row: they are set in place for one pass, and put back.
+    When time is over the rest stays −∞, as nothing is known of it. A split changes the lines of one neuron a row: they are set in place for one pass, and put back.
     """
     lines = {position: _copied(batch.relaxations[position]) for position in positions}
     slopes = Slopes({position: batch.slopes.values[position].detach().clone() for position in positions})
     slopes.largest = dict(slopes.values)  # as they are: nothing moves them here
     multipliers = batch.splits.dense({position: batch.behind[position].shape for position in positions})
-    result = torch.empty(2, *places.shape, dtype=batch.lower.dtype)
+    result = torch.full((2, *places.shape), -torch.inf, dtype=batch.lower.dtype)
     for candidate in range(places.shape[1]):
+        if out_of_time():
+            break
         for side, sign in enumerate((1, -1)):
             changed = _fix(lines, slopes, positions, places[:, candidate], sign)
             result[side, :, candidate] = batch.backward.lower(
@@ -101,14 +106,14 @@ class Choice:
         return None
 
 
-def choose(batch: Bounded, rows: Rows, count: int) -> Choice:
+def choose(batch: Bounded, rows: Rows, count: int, out_of_time: Callable[[], bool] = lambda: False) -> Choice:
     """Of the candidates a row, the one whose sides gain most, as a product (filtered smart branching)."""
     if not batch.behind:  # a network without a rectifier
         return Choice([], [], torch.full((len(batch.lower),), -1), torch.zeros(2, len(batch.lower)))
     positions, scores, places = candidates(batch, count)
     valid = scores > 0
     with torch.no_grad():
-        quick = split_bounds(batch, rows, positions, places)
+        quick = split_bounds(batch, rows, positions, places, out_of_time)
     gain = (quick.clamp_max(0) - batch.lower[:, None]).clamp_min(1e-4)  # past zero a side is proved: no more to gain
     pick = torch.where(valid, gain[0] * gain[1], -torch.inf).argmax(1)
     place = places.gather(1, pick[:, None]).squeeze(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -60,7 +62,7 @@ class Tree:
         if out_of_time():
             self.queue.push(batch[row] for row in left)
         elif left:
-            self._split(bounded.restricted(torch.tensor(left)), [batch[row] for row in left])
+            self._split(bounded.restricted(torch.tensor(left)), [batch[row] for row in left], out_of_time)
 
     def _confirmed(self, bounded: Bounded, batch: list[Subproblem]) -> Tensor:
         """The bounds; those hardly above zero again in float64, at the last slopes and multipliers."""
@@ -95,9 +97,9 @@ class Tree:
         if len(best):
             root.descend(owner[best], target[best], bounded.minimiser[best], POLISHING_STEPS)
 
-    def _split(self, bounded: Bounded, batch: list[Subproblem]) -> None:
+    def _split(self, bounded: Bounded, batch: list[Subproblem], out_of_time: Callable[[], bool]) -> None:
         enough = doubt(self.root.rounding[[subproblem.owner for subproblem in batch]])
-        choice = branching.choose(bounded, margins(self.root.targets, batch), CANDIDATES)
+        choice = branching.choose(bounded, margins(self.root.targets, batch), CANDIDATES, out_of_time)
         splits = split_lists(bounded.splits, len(batch))
         for row, subproblem in enumerate(batch):
             parent = Subproblem(

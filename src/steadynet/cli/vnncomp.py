@@ -1,0 +1,106 @@
+"""``steadynet vnncomp``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+
+from steadynet.cli.command import Command, count
+from steadynet.errors import UserError
+from steadynet.flags import Parser
+from steadynet.interruption import InterruptedByUserError
+
+
+def _configure(parser: Parser) -> None:
+    parser.add_argument("network", nargs="?", metavar="ONNX", help="a network")
+    parser.add_argument("property", nargs="?", metavar="VNNLIB", help="a property of it, VNN-LIB 1.0 or 2.0 (or .gz)")
+    parser.add_argument("--instances", metavar="FILE", help="a list of network,property,seconds instead")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="seconds, reading included [120; the list's]")
+    parser.add_argument("--out", metavar="FILE", help="the result [printed], or the table of results [results.csv]")
+    parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    import torch
+
+    from steadynet.verification import make_verifier
+
+    make_verifier(arguments.verifier, {})  # a misspelt name is told before anything is read
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
+        raise UserError(f"--timeout {arguments.timeout:g} must be larger than 0")
+    if arguments.instances:
+        if arguments.network:
+            raise UserError("give either ONNX and VNNLIB, or --instances, not both")
+        _run_list(arguments)
+    elif arguments.network and arguments.property:
+        decide_one(arguments.network, arguments.property, arguments.timeout or 120, arguments.verifier, arguments.out)
+    else:
+        raise UserError("give a network and a property (ONNX VNNLIB), or a list of them (--instances FILE)")
+
+
+def decide_one(network: str, question: str, timeout: float, verifier: str, out: str | None) -> None:
+    """Decide one instance; the result in the competition's form into a file, else printed."""
+    from steadynet.display import console, messages, seconds
+    from steadynet.run_directory import write_text
+    from steadynet.vnncomp import Instance, decide
+
+    answer = decide(Instance(Path(network), Path(question), timeout), verifier)
+    notes = ", ".join(text for text in (answer.decided_by, answer.reason) if text)
+    line = f"{answer.verdict.value} in {seconds(answer.seconds)}" + (f" ({notes})" if notes else "")
+    if out:
+        write_text(Path(out), answer.text())
+        console.print(f"{line}; written: {out}", soft_wrap=True, markup=False)
+    else:
+        sys.stdout.write(answer.text())
+        messages.print(line, soft_wrap=True, markup=False)
+
+
+def _run_list(arguments: argparse.Namespace) -> None:
+    import dataclasses
+
+    from steadynet.display import console, progress_bar, seconds, table
+    from steadynet.instances import ResultTable, read_instances, run_instances
+
+    listed = read_instances(Path(arguments.instances))
+    if arguments.timeout:
+        listed = [
+            dataclasses.replace(each, instance=dataclasses.replace(each.instance, timeout=arguments.timeout))
+            for each in listed
+        ]
+    results, found = ResultTable(Path(arguments.out or "results.csv")), Counter[str]()
+    try:
+        with progress_bar() as progress:
+            task = progress.add_task("instances", total=len(listed), note="")
+
+            def follow(row: dict[str, str]) -> None:
+                found[row["verdict"]] += 1
+                note = "  ".join(f"{verdict} {number}" for verdict, number in found.items())
+                progress.update(task, advance=1, note=note)
+
+            rows = run_instances(listed, results, arguments.verifier, follow)
+    except KeyboardInterrupt as stop:
+        raise InterruptedByUserError(
+            f"stopped: {sum(found.values())} of {len(listed)} instances are decided; the same command goes on"
+        ) from stop
+    columns = ("network", "property", "verdict", "seconds", "decided by")
+    cells = [
+        (_name(row["network"]), _name(row["property"]), row["verdict"], seconds(float(row["seconds"])),
+         row["reason"] or row["decided_by"])
+        for row in rows
+    ]  # fmt: skip
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in found.most_common())
+    table(f"{arguments.instances}: {counts}", columns, cells)
+    console.print(f"written: {results.path}", soft_wrap=True, markup=False)
+
+
+def _name(file: str) -> str:
+    return Path(file).name.removesuffix(".gz").removesuffix(".vnnlib").removesuffix(".onnx")
+
+
+COMMAND = Command("decide other tools' networks and properties (ONNX, VNN-LIB)", _configure, _run)
