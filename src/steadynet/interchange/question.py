@@ -2,8 +2,8 @@
 
 A property is violated where, for one of its cases, all of C·y − d are ≤ 0, that is, where their maximum is. A maximum
 is made of ReLUs, max(a, b) = b + relu(a − b), so the cases become a few more layers: the scores −max(C·y − d) of each
-case, and the score 0 of "no case", which must stay the largest. Bounds, attack, search and programs work on it as on any
-network; a lower line of such a ReLU, of optimised slope, mixes two constraints of a case in the best proportion.
+case, and the score 0 of "no case", which must stay the largest. Bounds, attack, search and programs work on it as on
+any network; a lower line of such a ReLU, of optimised slope, mixes two constraints in the best proportion.
 """
 
 from __future__ import annotations
