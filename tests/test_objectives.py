@@ -108,7 +108,7 @@ def test_the_network_sees_only_points_of_the_region(method, clip):
                 seen.append(x.detach().clone())
             return super().forward(x)
 
-    terms_of(method, Watched(*convolutional()), steps=7, step_size=0.15, clip=clip)
+    terms_of(method, Watched(*convolutional()), steps=7, step_size=0.15, clip=clip, kappa_end=0.5)
     assert seen
     for points in seen:
         assert (points - images).abs().max() <= EPS + 1e-6

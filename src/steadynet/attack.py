@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -22,7 +22,7 @@ def descend(
     start: Tensor,
     *,
     steps: int,
-    step_size: float,
+    step_size: float | Sequence[float],
     rule: StepRule = "sign",
     momentum: float = 0.0,
     shrink: bool = False,
@@ -31,10 +31,10 @@ def descend(
 ) -> Tensor:
     """Points of the region that make ``objective`` (one number a point, shape (batch,)) small.
 
-    Each step is x ← clip(x − α·sign ∂objective/∂x), or the bare gradient with ``rule="gradient"``. The network's
-    parameters get no gradient. Each point must depend on its own row only, so networks run in evaluation mode here.
-    ``momentum`` keeps a share of the earlier gradients; ``shrink`` lets the step fall to zero;
-    ``relu`` takes the place of every ReLU that ``objective`` calls; ``stop`` is asked before each step.
+    Each step is x ← clip(x − α·sign ∂objective/∂x), or the bare gradient with ``rule="gradient"``; ``step_size``, α, is
+    one number or one a step. The network's parameters get no gradient. Each point must depend on its own row only, so
+    networks run in evaluation mode here. ``momentum`` keeps a share of the earlier gradients; ``shrink`` lets the step
+    fall to zero; ``relu`` takes the place of every ReLU that ``objective`` calls; ``stop`` is asked before each step.
     """
     points = start.detach()
     kept: Tensor | float = 0.0
@@ -46,16 +46,23 @@ def descend(
             with torch.enable_grad():
                 (gradient,) = torch.autograd.grad(objective(points).sum(), points)
             if momentum:
-                size = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
-                kept = gradient = gradient / size.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
+                norm = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
+                kept = gradient = gradient / norm.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
             move = gradient.sign() if rule == "sign" else gradient
-            length = step_size * (1 - step / steps if shrink else 1)
+            size = step_size[step] if isinstance(step_size, Sequence) else step_size
+            length = size * (1 - step / steps if shrink else 1)
             points = region.project(points.detach().sub(move, alpha=length))
     return points
 
 
 def maximise_cross_entropy(
-    network: nn.Module, labels: Tensor, region: InputRegion, start: Tensor, *, steps: int, step_size: float
+    network: nn.Module,
+    labels: Tensor,
+    region: InputRegion,
+    start: Tensor,
+    *,
+    steps: int,
+    step_size: float | Sequence[float],
 ) -> Tensor:
     """PGD: points of the region with a large cross-entropy."""
     return descend(

@@ -104,7 +104,7 @@ class TrainingDisplay:
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
         """Say what is trained, and show the bar of all batches."""
         self.epochs, self.batches, self.columns = epochs, batches, []
-        for name, values in self.settings.methods.items() if self.settings else ():
+        for name, values in self._chosen().items():
             shown = [f"{key} {describe_value(value)}" for key, value in values.items() if value is not None]
             if shown:
                 console.print(f"{name}: {', '.join(shown)}", soft_wrap=True)
@@ -114,6 +114,13 @@ class TrainingDisplay:
         for task in self.progress.task_ids:
             self.progress.remove_task(task)
         self.task = self.progress.add_task("training", total=epochs * batches, completed=done, note="")
+
+    def _chosen(self) -> dict[str, dict[str, Any]]:
+        """The settings of each part of the method, and of the loop, where the method has a recipe for it."""
+        if self.settings is None:
+            return {}
+        loop = {name: getattr(self.settings, name) for name in self.settings.chosen_by_recipe()}
+        return {**self.settings.methods, "training": loop}
 
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
         """Move the bar and show the loss terms."""

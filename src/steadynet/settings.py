@@ -12,6 +12,9 @@ from typing import Any, Literal, NamedTuple
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.plugins import describe_type, fits, make, setting, settings_of
+from steadynet.schedules import radius_share
+
+RECIPE = ("lr", "schedule", "drops", "hold", "warmup", "ramp", "gradient_clip", "initialisation")
 
 
 class Phase(NamedTuple):
@@ -32,9 +35,28 @@ class TrainingSettings:
     epochs: int = setting(20, "passes over the training data")
     phases: str | None = setting(None, "instead of method and epochs: 'rs:200 rs+nbc:200'")
     batch_size: int = setting(128, "images a step")
-    lr: float | None = setting(None, "learning rate of Adam; 1e-4 unless given, 1e-5 on CIFAR-10")
-    schedule: Literal["constant", "one-cycle"] = setting("constant", "how the learning rate moves")
-    warmup: float = setting(0.0, "epochs over which ε rises from 0")
+    lr: float | None = setting(
+        None, "learning rate of Adam; unless given, the method's own, else 1e-4, or 1e-5 on CIFAR-10"
+    )
+    schedule: Literal["constant", "one-cycle", "drops"] | None = setting(
+        None, "how the learning rate moves: constant unless given, drops for certified methods"
+    )
+    drops: tuple[float, ...] | None = setting(
+        None, "shares of the training after each of which schedule 'drops' leaves a fifth of the rate"
+    )
+    hold: float | None = setting(None, "epochs at ε = 0, before it rises; a 70th of all for certified methods")
+    warmup: float | None = setting(
+        None, "epochs over which ε rises from 0; 0 unless given, 20/70 of all (CIFAR-10: half) for certified methods"
+    )
+    ramp: Literal["linear", "smooth"] | None = setting(
+        None, "how ε rises: linear unless given, smooth (t⁴ for a quarter, then linear) for certified methods"
+    )
+    gradient_clip: float | None = setting(
+        None, "largest norm of the gradient, 0 for no limit; 10 for certified methods"
+    )
+    initialisation: Literal["default", "ibp"] | None = setting(
+        None, "first weights: PyTorch's, or those that keep intervals from growing, for certified methods"
+    )
     validation: float = setting(0.1, "share of the training images held out")
     normalise: bool = setting(False, "normalise by the training images' statistics, as the network's first layer")
     seed: int = setting(0, "seed of weights, order, attacks and the validation split")
@@ -51,7 +73,10 @@ class TrainingSettings:
             ("epochs", self.epochs >= 1, "must be 1 or more"),
             ("batch_size", self.batch_size >= 1, "must be 1 or more"),
             ("lr", self.lr is None or 0 < self.lr <= 1e30, "must be larger than 0 (and a number)"),
-            ("warmup", 0 <= self.warmup < math.inf, "must be 0 or more"),
+            ("drops", all(0 < drop < 1 for drop in self.drops or ()), "must be shares between 0 and 1"),
+            ("hold", self.hold is None or 0 <= self.hold < math.inf, "must be 0 or more"),
+            ("warmup", self.warmup is None or 0 <= self.warmup < math.inf, "must be 0 or more"),
+            ("gradient_clip", self.gradient_clip is None or self.gradient_clip >= 0, "must be 0 or more"),
             ("validation", 0 <= self.validation < 1, "must be a share between 0 and 1"),
             ("seed", 0 <= self.seed < 2**32, "must be 0 or more, and less than 2^32"),
             ("threads", self.threads is None or self.threads >= 1, "must be 1 or more"),
@@ -65,9 +90,39 @@ class TrainingSettings:
         return parse_phases(self.phases) if self.phases is not None else [Phase(self.method, self.epochs)]
 
     @property
+    def total_epochs(self) -> int:
+        """The epochs of all phases."""
+        return sum(phase.epochs for phase in self.plan)
+
+    @property
     def learning_rate(self) -> float:
         """The rate given, else the paper's."""
         return self.lr if self.lr is not None else (1e-5 if self.data == "cifar10" else 1e-4)
+
+    def radius_share(self, epochs_done: float) -> float:
+        """How much of ε is trained for after so many epochs."""
+        return radius_share(epochs_done, self.hold or 0.0, self.warmup or 0.0, self.ramp or "linear")
+
+    def with_recipe(self) -> TrainingSettings:
+        """What is not given, as the authors of the first phase's method do it; written down in epochs."""
+        recipe = self._recipe()
+        wanted = {
+            **{name: getattr(recipe, name) for name in RECIPE if hasattr(recipe, name)},
+            "lr": recipe.lr if recipe.lr is not None else self.learning_rate,
+            "hold": round(recipe.hold_share * self.total_epochs, 3),
+            "warmup": round(recipe.warmup_share * self.total_epochs, 3),
+        }
+        return dataclasses.replace(
+            self, **{name: value for name, value in wanted.items() if getattr(self, name) is None}
+        )
+
+    def chosen_by_recipe(self) -> tuple[str, ...]:
+        """The settings of the loop that the method has a recipe for; none for most methods."""
+        return () if self._recipe() == objectives.Recipe() else RECIPE
+
+    def _recipe(self) -> objectives.Recipe:
+        main = objectives.parts_of(self.plan[0].method)[0]
+        return objectives.available()[main].recipe(self.data, self.eps)
 
     def objective(self, method: str) -> objectives.Objective:
         """The objective of one phase, with the settings written down here."""
@@ -168,9 +223,11 @@ def resolve(values: Mapping[str, Any]) -> TrainingSettings:
     for key, value in general.items():
         if not fits(value, own[key].type):
             raise UserError(f"{key} = {value!r} does not fit {describe_type(own[key].type)}")
+    if isinstance(general.get("drops"), list):
+        general["drops"] = tuple(general["drops"])
     settings = TrainingSettings(**general)
     methods = _method_settings(settings, values, tables)
-    return dataclasses.replace(settings, lr=settings.learning_rate, methods=methods)
+    return dataclasses.replace(settings.with_recipe(), methods=methods)
 
 
 def _method_settings(

@@ -105,6 +105,8 @@ def _load_initial(network: nn.Module, settings: TrainingSettings) -> None:
     if settings.init:
         run = finished(settings.init)
         load_weights(network, load_tensors(run.weights)[0], run.weights)
+    elif settings.initialisation == "ibp":
+        networks.initialise_for_intervals(network)
 
 
 def _input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> dict[str, Any]:
@@ -143,8 +145,9 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
     state.network.train()
     for images, labels in data_sets.batches(state.images, settings.batch_size, order=order, augment=state.augment):
         started = time.perf_counter()
-        radius = _radius(settings, position.epoch + (position.batch + 1) / state.batches)
-        _step(state, phase, state.terms(objective, images, labels, radius))
+        share = settings.radius_share(position.epoch + (position.batch + 1) / state.batches)
+        radius = settings.eps * share
+        _step(state, phase, state.terms(objective, images, labels, share))
         position.batch += 1
         position.seconds += time.perf_counter() - started
         observer.on_batch(position, phase, radius)
@@ -167,6 +170,8 @@ def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor]) -> None:
     state.position.lr = state.optimiser.param_groups[0]["lr"]
     state.optimiser.zero_grad()
     loss.backward()
+    if state.settings.gradient_clip:
+        nn.utils.clip_grad_norm_(state.network.parameters(), state.settings.gradient_clip)
     state.optimiser.step()
     if state.schedule:
         state.schedule.step()
@@ -195,7 +200,7 @@ def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> Non
     metrics: dict[str, Any] = {
         "epoch": position.epoch + 1,
         "method": phase.method,
-        "radius": _radius(settings, position.epoch + 1),
+        "radius": settings.eps * settings.radius_share(position.epoch + 1),
         "lr": position.lr,
         "seconds": round(position.seconds, 3),
         "loss": position.means(),
@@ -209,10 +214,6 @@ def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> Non
     state.run.add_metrics(metrics)
     save(state)
     observer.on_epoch(metrics)
-
-
-def _radius(settings: TrainingSettings, epochs_done: float) -> float:
-    return settings.eps * (min(1.0, epochs_done / settings.warmup) if settings.warmup else 1.0)
 
 
 def _order(count: int, seed: int, epoch: int) -> Tensor:

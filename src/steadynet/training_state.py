@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
 from steadynet import data as data_sets
+from steadynet.bounds.live import LiveGraph
 from steadynet.checkpoint import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
 from steadynet.errors import UserError, one_line
 from steadynet.objectives import Batch, Objective
 from steadynet.observer import Position
 from steadynet.run_directory import RunDirectory
+from steadynet.schedules import dropped
 from steadynet.settings import TrainingSettings
 
 
@@ -25,7 +28,7 @@ class TrainingState:
     run: RunDirectory
     network: nn.Module
     optimiser: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.OneCycleLR | None
+    schedule: torch.optim.lr_scheduler.LRScheduler | None
     images: data_sets.Images
     validation: data_sets.Images
     augment: bool
@@ -37,9 +40,15 @@ class TrainingState:
         """Batches an epoch."""
         return data_sets.batch_count(self.images, self.settings.batch_size)
 
-    def terms(self, objective: Objective, images: Tensor, labels: Tensor, radius: float) -> dict[str, Tensor]:
-        """The loss terms of one batch."""
-        batch = Batch(self.network, images.to(self.device), labels.to(self.device), radius)
+    @cached_property
+    def live(self) -> LiveGraph:
+        """The network's graph, for objectives that bound it."""
+        return LiveGraph(self.network)
+
+    def terms(self, objective: Objective, images: Tensor, labels: Tensor, share: float) -> dict[str, Tensor]:
+        """The loss terms of one batch at this share of the radius."""
+        radius = self.settings.eps * share
+        batch = Batch(self.network, images.to(self.device), labels.to(self.device), radius, share, self.live)
         with torch.autocast("cuda", torch.bfloat16, enabled=self.settings.amp and self.device.type == "cuda"):
             return objective.terms(batch)
 
@@ -58,16 +67,24 @@ def assemble(
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
     images, validation = dataset.split(settings.validation, settings.seed)
-    epochs = sum(phase.epochs for phase in settings.plan)
-    schedule = None
-    if settings.schedule == "one-cycle":
-        steps = epochs * data_sets.batch_count(images, settings.batch_size)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, total_steps=steps)
+    schedule = _schedule(settings, optimiser, data_sets.batch_count(images, settings.batch_size))
     state = TrainingState(
         settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position()
     )
     _rehearse(state)
     return state
+
+
+def _schedule(
+    settings: TrainingSettings, optimiser: torch.optim.Optimizer, batches: int
+) -> torch.optim.lr_scheduler.LRScheduler | None:
+    steps = settings.total_epochs * batches
+    if settings.schedule == "one-cycle":
+        return torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, total_steps=steps)
+    if settings.schedule == "drops":
+        drops = settings.drops or ()
+        return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: dropped(step / steps, drops))
+    return None
 
 
 def pick_device(name: str) -> torch.device:
@@ -95,7 +112,7 @@ def _rehearse(state: TrainingState) -> None:
         try:
             with torch.random.fork_rng([state.device] if state.device.type == "cuda" else []):
                 for images, labels in data_sets.batches(few, settings.batch_size, augment=state.augment):
-                    state.terms(objective, images, labels, settings.eps)
+                    state.terms(objective, images, labels, 1.0)
         except UserError:
             raise
         except Exception as error:  # whatever the user's own network raises

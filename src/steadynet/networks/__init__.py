@@ -9,11 +9,21 @@ from torch import Tensor, nn
 
 from steadynet.errors import UserError, one_line
 from steadynet.networks.custom import load_factory
+from steadynet.networks.initialisation import initialise_for_intervals
 from steadynet.networks.normalise import Normalise
 from steadynet.networks.paper import ARCHITECTURES, Architecture
 from steadynet.plugins import choose
 
-__all__ = ["ARCHITECTURES", "GIVEN", "Architecture", "Normalise", "build", "check_classifies", "custom_source"]
+__all__ = [
+    "ARCHITECTURES",
+    "GIVEN",
+    "Architecture",
+    "Normalise",
+    "build",
+    "check_classifies",
+    "custom_source",
+    "initialise_for_intervals",
+]
 
 
 GIVEN = "given in Python"  # the name of a model that has neither a name of ours nor a file

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
 from steadynet.attack import evaluation_mode
+from steadynet.bounds.graph import Graph
+from steadynet.bounds.live import LiveGraph, Statistics, normalises_batches, recorded_statistics
 from steadynet.errors import UserError
 from steadynet.preactivations import Activations, activations, depends_on_mode
 from steadynet.region import InputRegion
@@ -23,11 +25,15 @@ class Batch:
     images: Tensor
     labels: Tensor | None
     radius: float
+    share: float = 1.0  # of the radius trained for: less while it rises
+    live: LiveGraph | None = None  # the network's graph, kept from batch to batch
+    _statistics: Statistics = field(default_factory=dict, init=False)
 
     @cached_property
     def clean(self) -> Activations:
         """The pass on the clean images, with gradients."""
-        return activations(self.network, self.images)
+        with recorded_statistics(self.network) as self._statistics:
+            return activations(self.network, self.images)
 
     @cached_property
     def clean_in_evaluation(self) -> Activations:
@@ -36,6 +42,18 @@ class Batch:
             return self.clean
         with evaluation_mode(self.network):
             return activations(self.network, self.images)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The network as bounds see it, with gradients; batch norm by the statistics of the clean batch."""
+        if normalises_batches(self.network):
+            _ = self.clean  # the pass that takes them
+        live = self.live or LiveGraph(self.network)
+        return live.graph(tuple(self.images.shape[1:]), self._statistics)
+
+    def logits_at(self, points: Tensor) -> Tensor:
+        """f at other points, with gradients; batch norm by the statistics of the clean batch."""
+        return self.graph.values(points)[-1] if normalises_batches(self.network) else self.network(points)
 
     @property
     def targets(self) -> Tensor:
@@ -47,6 +65,20 @@ class Batch:
     def region(self, clip: bool) -> InputRegion:
         """The ε-box around each image."""
         return InputRegion.around(self.images, self.radius, clip=clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a method's authors train with it, where the user does not say: ``TrainingSettings`` explains each."""
+
+    lr: float | None = None
+    schedule: Literal["constant", "one-cycle", "drops"] = "constant"
+    drops: tuple[float, ...] = (0.5, 0.75)
+    ramp: Literal["linear", "smooth"] = "linear"
+    hold_share: float = 0.0  # of all epochs
+    warmup_share: float = 0.0  # of all epochs
+    gradient_clip: float = 0.0
+    initialisation: Literal["default", "ibp"] = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +98,11 @@ class Objective(ABC):
     def published(cls, data: str, eps: float) -> dict[str, Any]:
         """The settings its authors published for this data set and radius; the defaults where there are none."""
         return {}
+
+    @classmethod
+    def recipe(cls, data: str, eps: float) -> Recipe:
+        """How its authors train on this data set at this radius."""
+        return Recipe()
 
     @abstractmethod
     def terms(self, batch: Batch) -> dict[str, Tensor]:

@@ -1,0 +1,149 @@
+"""What the certified methods share: the worst case of a box, its regulariser, and how their authors train."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.attack import evaluation_mode, maximise_cross_entropy
+from steadynet.bounds import Interval
+from steadynet.bounds.live import training_intervals
+from steadynet.bounds.margins import interval_margins
+from steadynet.errors import UserError
+from steadynet.objectives.adversarial import AttackingObjective
+from steadynet.objectives.base import Batch, Objective, Recipe
+from steadynet.objectives.rs import l1_norm
+from steadynet.plugins import setting
+from steadynet.region import InputRegion
+
+TOLERANCE = 0.5  # of the warm-up regulariser: what the two ratios should reach
+STEP_DROPS = (0.5, 0.8, 0.9)  # the shares of an attack after which its step falls to a tenth
+
+
+class Propagated(NamedTuple):
+    """A box carried through the network: the interval of every value, and the ReLU inputs among them."""
+
+    values: list[Interval]
+    relus: list[Interval]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedObjective(Objective):
+    """An objective with the cross-entropy of the worst logits that interval bounds allow in a box."""
+
+    clip: bool = setting(True, "keep the region inside [0, 1]")
+    l1_weight: float = setting(0.0, "w_l1, the weight of the L1 norm of the weights")
+    balance: float = setting(0.5, "weight of the regulariser (tight bounds, balanced ReLUs) that fades as ε rises")
+
+    def __post_init__(self) -> None:
+        for name in ("l1_weight", "balance"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} = {getattr(self, name)}: a weight is 0 or more")
+
+    @classmethod
+    def recipe(cls, data: str, eps: float) -> Recipe:
+        """Shi et al. (2021), as SABR and MTL-IBP use it: 70 epochs on MNIST, 160 on CIFAR-10, as shares of them."""
+        cifar = data == "cifar10"
+        return Recipe(
+            lr=5e-4,
+            schedule="drops",
+            drops=(0.75, 0.875) if cifar else (0.714, 0.857),
+            ramp="smooth",
+            hold_share=1 / 160 if cifar else 1 / 70,
+            warmup_share=80 / 160 if cifar else 20 / 70,
+            gradient_clip=10.0,
+            initialisation="ibp",
+        )
+
+    def propagate(self, batch: Batch, region: InputRegion) -> Propagated:
+        """The region through the network by interval bounds, differentiable in the weights."""
+        graph = batch.graph
+        values = training_intervals(graph, Interval(region.lower, region.upper))
+        return Propagated(values, [values[graph.nodes[relu - 1].inputs[0]] for relu in graph.relus])
+
+    def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
+        """CE of the worst-case logits, an upper bound of CE(f(x'), y) over the region."""
+        return F.cross_entropy(-interval_margins(batch.graph, found.values, batch.targets), batch.targets)
+
+    def penalties(self, batch: Batch, found: Propagated | None) -> dict[str, Tensor]:
+        """The warm-up regulariser, while ε rises, and the L1 norm, where they have a weight."""
+        terms = {}
+        if self.balance:
+            weight = self.balance * (1 - batch.share)
+            terms["balance"] = weight * warmup_regulariser(found) if weight and found else batch.images.new_zeros(())
+        if self.l1_weight:
+            terms["l1"] = self.l1_weight * l1_norm(batch.network)
+        return terms
+
+
+def warmup_regulariser(found: Propagated) -> Tensor:
+    """Shi et al.'s regulariser: layers' intervals no wider than the input's, active and inactive ReLUs in balance.
+
+    A layer costs max(0, τ − ratio)/τ for each of three ratios: mean half width of the input to the layer's, and the
+    smaller to the larger of the active and inactive ReLUs' mean centre and of their variance; τ = 1/2.
+    """
+    box = found.values[0]
+    width = ((box.upper - box.lower) / 2).mean()
+    total = width.new_zeros(())
+    for lower, upper in found.relus:
+        centre, half = (upper + lower) / 2, (upper - lower) / 2
+        total = total + F.relu(TOLERANCE - width / half.mean().clamp_min(1e-12)) / TOLERANCE
+        active, inactive = lower > 0, upper < 0
+        if bool(active.any()) and bool(inactive.any()):
+            square = (centre - centre.mean()) ** 2
+            for one, other in (
+                ((centre * active).mean(), -(centre * inactive).mean()),
+                ((square * active).mean(), (square * inactive).mean()),
+            ):
+                ratio = torch.minimum(one, other) / torch.maximum(one, other).clamp_min(1e-12)
+                total = total + F.relu(TOLERANCE - ratio) / TOLERANCE
+    return total / max(len(found.relus), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
+    """A certified objective with an inner attack: 8 steps of ε/2 that fall to a tenth at 50, 80 and 90 %."""
+
+    steps: int = setting(8, "steps of the inner attack (k)")
+    step_size: float | None = setting(None, "step of the inner attack (α); ε/2 unless given, ε/10 for others")
+    decay: bool = setting(True, "let the attack's step fall to a tenth after 50, 80 and 90 % of its steps")
+
+    def __post_init__(self) -> None:
+        CertifiedObjective.__post_init__(self)
+        AttackingObjective.__post_init__(self)
+
+    def step_length(self, radius: float) -> float:
+        """α: the step given, else half the radius."""
+        return radius / 2 if self.step_size is None else self.step_size
+
+    def step_lengths(self, radius: float) -> list[float]:
+        """α of every step."""
+        drops = [sum(step / self.steps >= drop for drop in STEP_DROPS) * self.decay for step in range(self.steps)]
+        return [self.step_length(radius) * 0.1**drop for drop in drops]
+
+    def attacked(self, batch: Batch, region: InputRegion) -> Tensor:
+        """The points of the region that PGD finds from a uniform start, in evaluation mode."""
+        with evaluation_mode(batch.network):
+            return maximise_cross_entropy(
+                batch.network,
+                batch.targets,
+                region,
+                region.sample(),
+                steps=self.steps if batch.radius > 0 else 0,
+                step_size=self.step_lengths(batch.radius),
+            )
+
+
+def by_setting(data: str, eps: float, values: tuple[Any, Any, Any, Any]) -> Any:
+    """The value for the published setting nearest to this one: MNIST 0.1, MNIST 0.3, CIFAR-10 2/255 and 8/255.
+
+    >>> [by_setting(*case, (1, 2, 3, 4)) for case in (("mnist", 0.1), ("digits", 0.3), ("cifar10", 8 / 255))]
+    [1, 2, 4]
+    """
+    if data == "cifar10":
+        return values[2] if eps < 5 / 255 else values[3]
+    return values[0] if eps < 0.2 else values[1]

@@ -1,0 +1,48 @@
+"""Small adversarial bounding regions (Müller et al., 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from steadynet.errors import UserError
+from steadynet.objectives.base import Batch
+from steadynet.objectives.certified import AttackingCertifiedObjective, by_setting
+from steadynet.plugins import setting
+from steadynet.region import InputRegion
+
+
+@dataclass(frozen=True, kw_only=True)
+class SABR(AttackingCertifiedObjective):
+    """CE of the worst logits that intervals allow in a box of radius τ = λ·ε around the point that PGD finds.
+
+    The attack stays within ε − τ of the image, so that the small box lies in the region; λ = 1 is IBP.
+    """
+
+    name = "sabr"
+    summary = "ibp on a small box around the image PGD finds"
+
+    box: float = setting(0.4, "λ, the radius of the small box as a share of ε")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.box <= 1:
+            raise UserError(f"box = {self.box}: λ lies between 0 and 1")
+
+    @classmethod
+    def published(cls, data: str, eps: float) -> dict[str, Any]:
+        """λ and the L1 weight of the paper's four settings."""
+        return {
+            "box": by_setting(data, eps, (0.4, 0.6, 0.1, 0.7)),
+            "l1_weight": by_setting(data, eps, (1e-5, 1e-6, 1e-6, 0.0)),
+        }
+
+    def terms(self, batch: Batch) -> dict[str, Tensor]:
+        """The worst case of the small box, and what penalties there are."""
+        tau = self.box * batch.radius
+        around = InputRegion.around(batch.images, batch.radius - tau, clip=self.clip)
+        centres = self.attacked(batch, around) if self.box < 1 else batch.images
+        found = self.propagate(batch, InputRegion.around(centres, tau, clip=self.clip))
+        return {"certified": self.worst_cross_entropy(batch, found)} | self.penalties(batch, found)

@@ -1,0 +1,45 @@
+"""How the radius and the learning rate move while training: numbers from how far it is, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+RATE_DROP = 0.2  # what a drop leaves of the learning rate
+_BEND = 0.25  # the share of a smooth ramp that is curved
+
+
+def ramp(share: float, kind: str) -> float:
+    """How much of ε is used after this share of its rise: ``linear``, or ``smooth``, t⁴ for a quarter, then linear.
+
+    The two pieces of the smooth ramp meet with one slope.
+
+    >>> [round(ramp(share, "smooth"), 3) for share in (-1, 0, 0.25, 0.5, 1, 2)]
+    [0.0, 0.0, 0.077, 0.385, 1.0, 1.0]
+    """
+    share = min(max(share, 0.0), 1.0)
+    if kind == "linear":
+        return share
+    scale = 1 / (4 * _BEND**3 * (1 - _BEND) + _BEND**4)
+    if share < _BEND:
+        return scale * share**4
+    return scale * (_BEND**4 + 4 * _BEND**3 * (share - _BEND))
+
+
+def radius_share(epochs_done: float, hold: float, warmup: float, kind: str) -> float:
+    """ε_t / ε after so many epochs: 0 while it is held, then its ramp, then 1.
+
+    >>> [radius_share(epochs, 1.0, 4.0, "linear") for epochs in (0.5, 1, 3, 5, 6)]
+    [0.0, 0.0, 0.5, 1.0, 1.0]
+    """
+    if epochs_done <= hold and hold:
+        return 0.0
+    return ramp((epochs_done - hold) / warmup, kind) if warmup else 1.0
+
+
+def dropped(share: float, drops: Sequence[float]) -> float:
+    """What is left of the learning rate after this share of the training: a fifth after each drop.
+
+    >>> [round(dropped(share, (0.5, 0.75)), 3) for share in (0.4, 0.5, 0.9)]
+    [1.0, 0.2, 0.04]
+    """
+    return RATE_DROP ** sum(share >= drop for drop in drops)
