@@ -9,7 +9,8 @@ from steadynet.errors import UserError
 
 Expression = str | list["Expression"]
 
-_TOKEN = re.compile(r"[()]|[^\s();]+|;[^\n]*")
+# brackets, a word with its indices (VNN-LIB 2.0), a string, a word, a square bracket out of place, a comment
+_TOKEN = re.compile(r'[()]|[^\s();"\[\]]+\s*\[[\d\s,]*\]|"[^"]*"|[^\s();\[\]]+|[\[\]]|;[^\n]*')
 DEEPEST = 64
 
 
@@ -18,6 +19,8 @@ def read_expressions(text: str) -> list[Expression]:
 
     >>> read_expressions("(assert (<= X_0 0.5)) ; a bound")
     [['assert', ['<=', 'X_0', '0.5']]]
+    >>> read_expressions("(<= X [0, 1] Y[2])")
+    [['<=', 'X [0, 1]', 'Y[2]']]
     """
     result: list[Expression] = []
     open_lists: list[list[Expression]] = [result]
@@ -39,5 +42,22 @@ def read_expressions(text: str) -> list[Expression]:
     return result
 
 
+def first_word(text: str) -> str:
+    """What the first statement of a text is called, before anything else of it is read.
+
+    >>> first_word("; comment (not this) \\n (assert (<= X_0 0.5)")
+    'assert'
+    """
+    tokens = _tokens(text)
+    return next(tokens, "") if next(tokens, "") == "(" else ""
+
+
+def shown(expression: Expression) -> str:
+    """The beginning of an expression, for an error message of one line."""
+    text = expression if isinstance(expression, str) else "(" + " ".join(map(shown, expression[:4])) + ")"
+    text = "".join(letter if letter.isprintable() else "?" for letter in text[:61])
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
 def _tokens(text: str) -> Iterator[str]:
-    return (token for token in _TOKEN.findall(text) if not token.startswith(";"))
+    return (found[0] for found in _TOKEN.finditer(text) if not found[0].startswith(";"))
