@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from steadynet.cli import main
+from tools import milp_tool
 from verified import ASK, train_tiny
 
 
@@ -34,3 +35,10 @@ def run(trained, tmp_path):
 def verified(whole, tmp_path):
     """A verified copy that a test may break."""
     return shutil.copytree(whole, tmp_path / "run")
+
+
+@pytest.fixture(scope="session")
+def honest_tool(tmp_path_factory):
+    """A tool of the competition that decides, and says what is true."""
+    with milp_tool(tmp_path_factory.mktemp("tool")) as folder:
+        yield folder
