@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
+from steadynet.cli.selection import add_selection, select
 from steadynet.flags import Parser, add_flags
 from steadynet.interruption import InterruptedByUserError
 
@@ -24,10 +25,7 @@ def _configure(parser: Parser) -> None:
     from steadynet import verifiers
     from steadynet.plugins import Setting, settings_of
 
-    parser.add_argument("run", metavar="RUN", help="a finished run directory")
-    parser.add_argument("--eps", nargs="+", metavar="RADIUS", help="radii; the one trained for unless given")
-    parser.add_argument("--per-class", type=count, default=10, metavar="N", help="test images of each class [10]")
-    parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
+    add_selection(parser)
     parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
     parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
@@ -69,23 +67,15 @@ def _run(arguments: argparse.Namespace) -> None:
 def _asked(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
-    from steadynet import data
-    from steadynet.networks import check_classifies
     from steadynet.run_verification import RunVerification
-    from steadynet.settings import parse_radius
-    from steadynet.trained import load_trained
     from steadynet.verification import make_verifier
 
     verifier = make_verifier(arguments.verifier, _settings(arguments))
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    trained = load_trained(arguments.run)
-    radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config["eps"]]))
-    dataset = data.load(arguments.data) if arguments.data else trained.data()
-    check_classifies(trained.network, dataset.image_shape, dataset.class_count)
-    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count)
+    chosen = select(arguments)
     torch.manual_seed(0)
-    return RunVerification(trained, dataset.test, index, radii, verifier, arguments.data or trained.config["data"])
+    return RunVerification(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifier, chosen.data)
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:

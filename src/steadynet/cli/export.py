@@ -1,0 +1,62 @@
+"""``steadynet export``."""
+
+from __future__ import annotations
+
+import argparse
+
+from steadynet.cli.command import Command, seconds
+from steadynet.cli.selection import add_selection, select
+from steadynet.flags import Parser
+
+EPILOGUE = """\
+what is written:
+  DIR/model.onnx            the network, normalisation inside, any batch size, checked through ONNX Runtime
+  DIR/vnnlib/1.0/*.vnnlib   one property a test image and radius: no other class reaches the label's score
+  DIR/instances.csv         network, property, time-out: what the tools of VNN-COMP take
+  DIR/export.toml           what was exported
+
+An earlier export in DIR is replaced; a folder with other files is left alone.
+"""
+
+
+def _configure(parser: Parser) -> None:
+    add_selection(parser)
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
+    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="in instances.csv [60]")
+    parser.epilog = EPILOGUE
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.display import console, progress_bar
+    from steadynet.interchange.export import VERSIONS, ExportFolder, Properties, export
+
+    ExportFolder.at(arguments.out).check_free()  # before data is loaded
+    chosen = select(arguments)
+    test = chosen.dataset.test
+    properties = Properties(
+        test.pixels(chosen.index),
+        test.labels[chosen.index],
+        chosen.index.tolist(),
+        chosen.radii,
+        chosen.dataset.class_count,
+    )
+    about = {"run": chosen.trained.run.path.resolve().name, "data": chosen.data, "per_class": arguments.per_class}
+    with progress_bar() as progress:
+        task = progress.add_task("exporting", total=len(properties), note="")
+        folder = export(
+            chosen.trained.network,
+            properties,
+            arguments.out,
+            timeout=arguments.timeout,
+            about=about,
+            on_property=lambda: progress.advance(task),
+        )
+    versions = " and ".join(VERSIONS)
+    console.print(
+        f"written: {folder.path}: {folder.model.name}, {len(properties)} properties as VNN-LIB {versions}, and "
+        + " and ".join(folder.instances(version).name for version in VERSIONS),
+        soft_wrap=True,
+    )
+
+
+COMMAND = Command("write a network and its properties for other verifiers: ONNX and VNN-LIB", _configure, _run)
