@@ -50,10 +50,10 @@ def one_node(path: Path, kind: str, constants: dict, shape: list, opset: int = 1
 def same_as_runtime(path: Path, shape: list) -> GraphNetwork:
     """The network read, after it has shown what ONNX Runtime computes, on inputs of its own."""
     read = read_onnx(path)
-    random = np.random.default_rng(3)
-    for _ in range(3):
-        image = random.normal(size=[1 if isinstance(length, str) else length for length in shape]).astype(np.float32)
-        found = read(torch.from_numpy(image).view(1, *read.input_shape))
+    lengths = [1 if isinstance(length, str) else length for length in shape]
+    images = np.random.default_rng(3).normal(size=(3, *lengths)).astype(np.float32)
+    outputs = read(torch.from_numpy(images).view(3, *read.input_shape))
+    for image, found in zip(images, outputs, strict=True):
         np.testing.assert_allclose(found.numpy().ravel(), runtime(path, image).ravel(), rtol=1e-4, atol=1e-4)
     return read
 

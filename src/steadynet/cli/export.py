@@ -12,7 +12,9 @@ EPILOGUE = """\
 what is written:
   DIR/model.onnx            the network, normalisation inside, any batch size, checked through ONNX Runtime
   DIR/vnnlib/1.0/*.vnnlib   one property a test image and radius: no other class reaches the label's score
-  DIR/instances.csv         network, property, time-out: what the tools of VNN-COMP take
+  DIR/vnnlib/2.0/*.vnnlib   the same in VNN-LIB 2.0
+  DIR/instances.csv         network, property (1.0), time-out: what the tools of VNN-COMP take
+  DIR/instances-2.0.csv     the same with the properties in 2.0
   DIR/export.toml           what was exported
 
 An earlier export in DIR is replaced; a folder with other files is left alone.

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from steadynet.errors import UserError
 from steadynet.interchange.onnx_writer import export_onnx
-from steadynet.interchange.robustness import format_robustness
+from steadynet.interchange.robustness import robustness_specification, write_robustness
+from steadynet.interchange.vnnlib import write_vnnlib
 from steadynet.region import InputRegion
 from steadynet.run_directory import disk_errors, write_text, write_toml
 
-VERSIONS = ("1.0",)
+VERSIONS = ("1.0", "2.0")  # of VNN-LIB
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def export(
         for place, index in enumerate(properties.index):
             for version in VERSIONS:
                 file = folder.property(version, index, eps)
-                label = int(properties.labels[place])
-                write_text(file, _text(version, region[place : place + 1], label, properties.classes))
+                _write(file, version, region[place : place + 1], int(properties.labels[place]), properties.classes)
                 lines[version].append(f"{folder.model.name},{file.relative_to(folder.path).as_posix()},{timeout:g}\n")
             on_property()
     for version, written in lines.items():
@@ -115,5 +115,11 @@ def export(
     return folder
 
 
-def _text(version: str, box: InputRegion, label: int, classes: int) -> str:
-    return format_robustness(box.lower[0], box.upper[0], label, classes)
+def _write(file: Path, version: str, box: InputRegion, label: int, classes: int) -> None:
+    if version == "1.0":
+        write_robustness(file, box.lower, box.upper, label, classes)
+    else:
+        specification = robustness_specification(box.lower, box.upper, label, classes)
+        write_vnnlib(
+            file, specification, version=version, input_shape=tuple(box.lower.shape), output_shape=(1, classes)
+        )
