@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The stamp carries a hash of what set-up depends on, so a second set-up does nothing.
 STAMP := $(VENV)/.setup-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test soundness setup lint benchmark clean
+.PHONY: demo test soundness fuzz setup lint benchmark clean
 
 demo: setup
 	$(BIN)/steadynet demo
@@ -32,6 +32,10 @@ test: lint
 # 2,000 random small networks, decided by the search and by MILP: some ten minutes
 soundness: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/soundness.py --networks 2002
+
+# 52,000 changed VNN-LIB and ONNX files against the readers: some five minutes
+fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py --cases 52000
 
 benchmark: setup
 	$(BIN)/python benchmarks/training_step.py
