@@ -87,6 +87,16 @@ def test_verdicts_of_the_export_are_those_of_the_run(exported, trained, whole):
     assert {known[key] for key in known} == {Verdict.UNSAT, Verdict.SAT}
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_competitions_command_takes_the_list(version, exported, whole, tmp_path, capsys):
+    said(capsys, "vnncomp", "--instances", exported / LISTS[version], "--out", tmp_path / "results.csv")
+    known = {f"prop_{row.index}_eps_{row.eps!r}.vnnlib": row.verdict.value for row in rows_of(whole)}
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 24
+    assert all(row["verdict"] == known[row["property"].split("/")[-1]] for row in rows)
+
+
 def test_one_line_says_what_was_written(trained, tmp_path, capsys):
     line = said(capsys, "export", trained, "--eps", "0.1", "--per-class", 1, "--out", tmp_path / "out")
     names = " and ".join(LISTS[version] for version in VERSIONS)
