@@ -212,6 +212,8 @@ REFUSED = {
     "along the batch axis": ("Gather", {"i": np.array([0, 0])}, ["n", 4], {}),
     "outside an axis": ("Gather", {"i": np.array([4])}, ["n", 4], {"axis": 1}),
     "Clip to infinity": ("Clip", {"low": np.float32(np.inf)}, [1, 4], {}),
+    "slice along axes": ("Slice", {"a": np.array([1]), "b": np.array([2]), "c": np.array([0, 1])}, [2, 4], {}),
+    "a split of 4 into": ("Split", {"s": np.array([1, 3])}, [1, 4], {"axis": 1}),
     "a result of shape": ("Slice", {"a": np.array([3]), "b": np.array([3]), "c": np.array([1])}, [1, 4], {}),
     "slope 2": ("LeakyRelu", {}, [1, 4], {"alpha": 2.0}),
     "broadcasts data": ("Add", {"c": weights(3, 4)}, [1, 4], {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from steadynet.bounds.operations import Concat, Pad, Take
@@ -101,10 +102,10 @@ def take_slice(call: Call, builder: Builder) -> Value:
         raise UnreadableError("a slice without beginning or end")
     axes = call.integers("axes", 3) or list(range(len(starts)))
     steps = call.integers("steps", 4) or [1] * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise UnreadableError(f"a slice from {starts} to {ends} in steps of {steps} along {axes}")
-    for start, end, given, step in zip(starts, ends, axes, steps, strict=True):
-        axis = front(given, len(result.shape))
+    axes = [front(axis, len(result.shape)) for axis in axes]
+    if not len(starts) == len(ends) == len(set(axes)) == len(axes) == len(steps) or 0 in steps:
+        raise UnreadableError(f"a slice along axes {axes[:8]} with other bounds or steps than axes")
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         result = _taken(builder, result, axis, tuple(range(result.shape[axis])[start:end:step]))
     return result
 
@@ -134,9 +135,9 @@ def split(call: Call, builder: Builder) -> list[Value]:
     if lengths is None and 0 < count <= length:
         part = -(-length // count)
         lengths = [min(part, length - start) for start in range(0, length, part)]
-    if not lengths or sum(lengths) != length or min(lengths) < 1:
-        raise UnreadableError(f"a split of {length} into {lengths}")
-    ends = [sum(lengths[: number + 1]) for number in range(len(lengths))]
+    if not lengths or len(lengths) != call.outputs or sum(lengths) != length or min(lengths) < 1:
+        raise UnreadableError(f"a split of {length} into {(lengths or [])[:8]}")
+    ends = itertools.accumulate(lengths)
     parts = zip(lengths, ends, strict=True)
     return [_taken(builder, source, axis, tuple(range(end - size, end))) for size, end in parts]
 
