@@ -56,6 +56,11 @@ class RunDirectory:
         return self.path / "evaluation.json"
 
     @property
+    def pruning(self) -> Path:
+        """What ``prune`` took away, and what that changed."""
+        return self.path / "pruning.json"
+
+    @property
     def verdicts(self) -> Path:
         """One row a verified property."""
         return self.path / "verdicts.csv"

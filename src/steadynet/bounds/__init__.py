@@ -5,6 +5,7 @@ from steadynet.bounds.interval import interval_bounds
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.operations import Interval
 from steadynet.bounds.optimised import optimised_bounds
+from steadynet.bounds.substituted import substituted_bounds
 from steadynet.bounds.trace import UnsupportedNetworkError
 from steadynet.bounds.translate import graph_of
 
@@ -16,4 +17,5 @@ __all__ = [
     "graph_of",
     "interval_bounds",
     "optimised_bounds",
+    "substituted_bounds",
 ]

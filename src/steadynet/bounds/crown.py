@@ -35,11 +35,18 @@ class OutOfTimeError(Exception):
 
 
 def propagate(
-    graph: Graph, box: Interval, memory: int = MEMORY, out_of_time: Callable[[], bool] = lambda: False
+    graph: Graph,
+    box: Interval,
+    memory: int = MEMORY,
+    out_of_time: Callable[[], bool] = lambda: False,
+    relaxed: type[Backward] = Backward,
 ) -> tuple[Backward, list[Interval]]:
-    """Bounds of every value, node by node: the interval of its inputs, and CROWN where a rectifier needs better."""
+    """Bounds of every value, node by node: the interval of its inputs, and CROWN where a rectifier needs better.
+
+    ``relaxed`` says by which lines: CROWN's own unless given.
+    """
     values = [box]
-    backward = Backward(graph, [tuple(box.lower.shape[1:])], box, {})
+    backward = relaxed(graph, [tuple(box.lower.shape[1:])], box, {})
     nonlinear_before = [False]
     for position, node in enumerate(graph.nodes, 1):
         curved = isinstance(node.operation, (Rectifier, MaxPool))

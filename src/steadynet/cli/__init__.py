@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadynet.cli import data, demo, evaluate, export, listing, train, verify, vnncomp
+from steadynet.cli import data, demo, evaluate, export, listing, prune, train, verify, vnncomp
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.flags import Parser, parse
 from steadynet.interruption import InterruptedByUserError
@@ -27,6 +27,7 @@ COMMANDS = {
     "train": train.COMMAND,
     "evaluate": evaluate.COMMAND,
     "verify": verify.COMMAND,
+    "prune": prune.COMMAND,
     "export": export.COMMAND,
     "vnncomp": vnncomp.COMMAND,
     "data": data.COMMAND,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steadynet.bounds import interval_bounds
+from steadynet.bounds import interval_bounds, substituted_bounds
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch
 from steadynet.plugins import setting
@@ -27,6 +27,7 @@ class ReLUStable(AttackingObjective):
 
     rs_weight: float = setting(1.2e-4, "w_rs, the weight of the stability term")
     l1_weight: float = setting(2e-5, "w_l1, the weight of the L1 norm of the weights")
+    improved: bool = setting(False, "tighter, slower intervals: substitute back through ReLUs that are always active")
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
@@ -37,7 +38,8 @@ class ReLUStable(AttackingObjective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The adversarial cross-entropy, the stability term and the L1 term."""
-        bounds = interval_bounds(batch.network, batch.region(self.clip))
+        bound = substituted_bounds if self.improved else interval_bounds
+        bounds = bound(batch.network, batch.region(self.clip))
         instability = sum(
             (-torch.tanh(1 + layer.lower * layer.upper).sum(1).mean() for layer in bounds.relus),
             start=torch.zeros((), device=batch.images.device),

@@ -1,0 +1,56 @@
+"""``steadynet prune``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+
+from steadynet.cli.command import Command
+from steadynet.flags import Parser
+
+
+def _configure(parser: Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a finished run directory, which stays as it is")
+    parser.add_argument("--out", metavar="RUN", help="the run directory to write; RUN-pruned unless given")
+    parser.add_argument("--weights", type=float, default=1e-3, metavar="N", help="smaller weights become 0 [0.001]")
+    parser.add_argument(
+        "--relus", type=float, default=0.1, metavar="SHARE", help="so do ReLUs active on at most this share [0.1]"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.display import console, count_of, percent, table
+    from steadynet.pruning import prune_run
+    from steadynet.trained import load_trained
+
+    trained = load_trained(arguments.run)
+    out = arguments.out or f"{trained.run.path}-pruned"
+    result = prune_run(trained, out, weights=arguments.weights, relus=arguments.relus)
+    if arguments.json:
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        return
+    before, after, zeroed = result["before"], result["after"], result["zeroed"]
+    table(
+        f"{trained.run.path}, pruned",
+        ["", "before", "after"],
+        [
+            ["test accuracy", percent(before["accuracy"]), percent(after["accuracy"])],
+            [
+                f"stable neurons (ibp) at ε {before['eps']:.4g}",
+                percent(before["stable_share_ibp"]),
+                percent(after["stable_share_ibp"]),
+            ],
+        ],
+    )
+    console.print(
+        f"set to zero: weights {count_of(zeroed['weights'], zeroed['all_weights'])}, "
+        f"ReLUs {count_of(zeroed['relus'], zeroed['all_relus'])}\n"
+        f"written: {out}\nnext:    steadynet verify {shlex.quote(str(out))}",
+        soft_wrap=True,
+    )
+
+
+COMMAND = Command("set small weights and rarely active ReLUs of a run to zero", _configure, _run)
