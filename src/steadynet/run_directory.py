@@ -74,6 +74,10 @@ class RunDirectory:
         """The counterexample of one test image at one radius; ``task`` tells networks and images apart."""
         return self.counterexamples / f"image-{index}-eps-{eps!r}-{task}.safetensors"
 
+    def cross_check(self, index: int, eps: float) -> Path:
+        """The folder with the evidence that verifiers contradict each other on one test image at one radius."""
+        return self.path / "cross-check" / f"image-{index}-eps-{eps!r}"
+
     @property
     def model_source(self) -> Path:
         """A copy of the user's model file, so that the run can be loaded wherever it is."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadynet.cli import data, demo, evaluate, export, listing, prune, train, verify, vnncomp
+from steadynet.cli import cross_check, data, demo, evaluate, export, listing, prune, train, verify, vnncomp
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.flags import Parser, parse
 from steadynet.interruption import InterruptedByUserError
@@ -27,6 +27,7 @@ COMMANDS = {
     "train": train.COMMAND,
     "evaluate": evaluate.COMMAND,
     "verify": verify.COMMAND,
+    "cross-check": cross_check.COMMAND,
     "prune": prune.COMMAND,
     "export": export.COMMAND,
     "vnncomp": vnncomp.COMMAND,
@@ -36,11 +37,11 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 when it went well, 2 for a mistake of the user's, 130 when interrupted."""
+    """Run one command; 0 when it went well, 1 where verifiers contradict, 2 for a mistake, 130 when interrupted."""
     try:
         with _one_line_warnings():
             parsed = _parse(sys.argv[1:] if arguments is None else arguments)
-            COMMANDS[parsed.command].run(parsed)
+            return COMMANDS[parsed.command].run(parsed) or 0
     except InterruptedByUserError as stop:
         return _end(130, str(stop))
     except UserError as error:
@@ -51,7 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except OSError as error:  # what no module has words for: a missing right, a broken disk, a name too long
         return _end(2, f"error: {f'{error.filename}: ' if error.filename else ''}{one_line(error)}")
-    return 0
 
 
 def _end(code: int, line: str) -> int:

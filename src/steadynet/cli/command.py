@@ -11,11 +11,11 @@ from steadynet.flags import Parser
 
 
 class Command(NamedTuple):
-    """One subcommand: what it is for, its arguments, and what it does."""
+    """One subcommand: what it is for, its arguments, and what it does; an exit code other than 0 is returned."""
 
     help: str
     configure: Callable[[Parser], None]
-    run: Callable[[argparse.Namespace], None]
+    run: Callable[[argparse.Namespace], int | None]
 
 
 def count(text: str) -> int:

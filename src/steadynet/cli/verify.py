@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import shlex
 import sys
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
 from steadynet.cli.selection import add_selection, select
-from steadynet.flags import Parser, add_flags
+from steadynet.cli.verifier_flags import add_verifier_flags
+from steadynet.flags import Parser
 from steadynet.interruption import InterruptedByUserError
 
 if TYPE_CHECKING:
@@ -22,26 +22,12 @@ PGD_STEPS = 100
 
 
 def _configure(parser: Parser) -> None:
-    from steadynet import verifiers
-    from steadynet.plugins import Setting, settings_of
-
     add_selection(parser)
     parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
     parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    seen: dict[str, tuple[Setting, list[str]]] = {}
-    known = verifiers.available()
-    for name, plugin in sorted(known.items()):
-        for entry in settings_of(plugin):
-            seen.setdefault(entry.name, (entry, []))[1].append(name)
-    add_flags(
-        parser.add_argument_group("the verifiers' own settings"),
-        [
-            entry if len(names) == len(known) else dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}")
-            for entry, names in seen.values()
-        ],
-    )
+    add_verifier_flags(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -1,0 +1,107 @@
+"""``steadynet cross-check``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from steadynet.cli.command import Command, count
+from steadynet.cli.selection import add_selection, select
+from steadynet.cli.verifier_flags import add_verifier_flags
+from steadynet.flags import Parser
+
+if TYPE_CHECKING:
+    from steadynet.verifiers import Verifier
+
+OWN = ("command", "run", "eps", "per_class", "data", "verifiers", "threads", "json")
+DEFAULT = ("branch_and_bound", "milp")
+
+
+def _configure(parser: Parser) -> None:
+    add_selection(parser)
+    parser.add_argument("--verifiers", nargs="+", default=DEFAULT, metavar="NAME", help=f"whom [{' '.join(DEFAULT)}]")
+    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_verifier_flags(parser)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import torch
+
+    from steadynet.cross_check import CrossCheck
+    from steadynet.display import progress_bar
+
+    verifiers = _verifiers(arguments)  # a missing tool is said before anything is loaded
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    chosen = select(arguments)
+    asked = CrossCheck(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifiers, chosen.data)
+    with progress_bar() as progress:
+        task = progress.add_task("asking", total=len(asked), note="")
+        asked.decide(lambda name: progress.update(task, advance=1, description=f"asking {name}"))
+        result = asked.summary()
+    if arguments.json:
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+    else:
+        _show(result)
+    return 1 if result["contradictions"] else 0
+
+
+def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
+    """The verifiers asked for, each with those of the settings that it has; a setting that none has is an error."""
+    from steadynet import verifiers
+    from steadynet.errors import UserError
+    from steadynet.plugins import choose, settings_of
+    from steadynet.verification import make_verifier
+
+    given = {key: value for key, value in vars(arguments).items() if key not in OWN}
+    names = list(dict.fromkeys(arguments.verifiers))
+    known = {
+        name: {entry.name for entry in settings_of(choose("verifier", name, verifiers.available()))} for name in names
+    }
+    for key in given:
+        if not any(key in settings for settings in known.values()):
+            raise UserError(f"--{key.replace('_', '-')} is no setting of {' or '.join(names)}")
+    return [
+        make_verifier(name, {key: value for key, value in given.items() if key in settings})
+        for name, settings in known.items()
+    ]
+
+
+def _show(result: dict[str, Any]) -> None:
+    from steadynet.display import console, seconds, table
+
+    names = list(result["verifiers"])
+    rows = [
+        [f"ε {row['eps']:.4g}, image {row['index']}, label {row['label']}"]
+        + [f"{row['results'][name]['verdict']} {seconds(row['results'][name]['seconds'])}" for name in names]
+        for row in result["properties"]
+    ]
+    totals = [result["totals"][name] for name in names]
+    for verdict in ("unsat", "sat", "timeout", "unknown", "error"):
+        if any(total[verdict] for total in totals):
+            rows.append([f"all {verdict}", *(str(total[verdict]) for total in totals)])
+    rows.append(["total time", *(seconds(total["seconds"]) for total in totals)])
+    table(f"{result['run']}: {len(result['properties'])} properties", ["property", *names], rows)
+    for name in names:
+        for reason in dict.fromkeys(row["results"][name]["reason"] for row in result["properties"]):
+            if reason:
+                console.print(f"{name}: {reason}", soft_wrap=True, markup=False)
+    for found in result["contradictions"]:
+        console.print(_contradiction(found), soft_wrap=True, markup=False)
+    if not result["contradictions"]:
+        console.print("no contradiction")
+
+
+def _contradiction(found: dict[str, Any]) -> str:
+    proved, refuted = " and ".join(found["proved_by"]), " and ".join(found["refuted_by"])
+    judgement = f"it replays, so {proved} is wrong" if found["wrong"] else "it replays only to within rounding"
+    return (
+        f"CONTRADICTION on image {found['index']} at ε {found['eps']:.4g}: {proved} says unsat, but {refuted} has a "
+        f"counterexample: {judgement}. Evidence: {found['evidence']}"
+    )
+
+
+COMMAND = Command("the same properties through several verifiers, which must not contradict", _configure, _run)

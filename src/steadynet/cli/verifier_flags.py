@@ -1,0 +1,26 @@
+"""The verifiers' settings as flags."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from steadynet.flags import Parser, add_flags
+
+
+def add_verifier_flags(parser: Parser) -> None:
+    """One flag a setting of any verifier; its help names the verifiers that have it, unless all do."""
+    from steadynet import verifiers
+    from steadynet.plugins import Setting, settings_of
+
+    seen: dict[str, tuple[Setting, list[str]]] = {}
+    known = verifiers.available()
+    for name, plugin in sorted(known.items()):
+        for entry in settings_of(plugin):
+            seen.setdefault(entry.name, (entry, []))[1].append(name)
+    add_flags(
+        parser.add_argument_group("the verifiers' own settings"),
+        [
+            entry if len(names) == len(known) else dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}")
+            for entry, names in seen.values()
+        ],
+    )
