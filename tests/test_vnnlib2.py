@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from specifications import quarters, same, specifications
 from steadynet.errors import UserError
+from steadynet.interchange import expressions
 from steadynet.interchange.specification import Case, Specification
 from steadynet.interchange.vnnlib import format_vnnlib, parse_vnnlib, read_vnnlib, write_vnnlib
 from steadynet.interchange.vnnlib2 import check_by_standard, format_vnnlib2, parse_vnnlib2
@@ -214,6 +216,29 @@ def test_without_the_standards_parser_there_is_no_check(monkeypatch):
 def test_reading_does_not_load_the_standards_parser():
     lines = "import sys, steadynet.interchange.vnnlib; sys.exit('vnnlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", lines], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (HEAD.replace("[1,2]", "[3000,3000]"), "no lower or no upper bound"),
+        (BOX.replace("Y float32 [1,2]", "Y float32 [9999999]") + "(assert (<= Y[0] 1.0))" * 20, "too large"),
+        (BOX + f"(assert (or {'(and (<= X[0,0] 1.0) (<= Y[0,0] 1.0))' * 20_000}))", "more than 10000 cases"),
+        ("X[ " * 100_000, "begins with"),
+        ('"' + "a " * 100_000, "begins with"),
+    ],
+)
+def test_a_short_text_is_refused_shortly(text, reason):
+    start = time.perf_counter()
+    with pytest.raises(UserError, match=reason):
+        parse_vnnlib2(text)
+    assert time.perf_counter() - start < 10
+
+
+def test_too_many_words_are_refused(monkeypatch):
+    monkeypatch.setattr(expressions, "MOST_WORDS", 100)
+    with pytest.raises(UserError, match="more than 100 words"):
+        parse_vnnlib2(BOX + ";\n" * 100)
 
 
 def test_a_thousand_bounds_in_one_and_are_read_at_once():

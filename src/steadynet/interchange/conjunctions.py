@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -68,27 +68,27 @@ def union(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:
 
 
 def specification_of(
-    base: Conjunction, alternatives: list[Conjunction], inputs: list[str], outputs: list[str]
+    base: Conjunction, alternatives: list[Conjunction], inputs: int, outputs: int, name: Callable[[int], str]
 ) -> Specification:
-    """What holds in every case and what differs, over inputs and outputs of these names."""
+    """What holds in every case and what differs, over so many inputs and outputs; ``name`` is that of an input."""
     rows = len(alternatives) * len(base.constraints) + sum(len(part.constraints) for part in alternatives)
     boxes = sum(1 for part in alternatives if part.lower or part.upper)
-    _limit(len(alternatives), rows * len(outputs) + 2 * boxes * len(inputs))
+    _limit(len(alternatives), rows * outputs + 2 * boxes * inputs)
     common: tuple[Vector, Vector] | None = None
     cases = []
     for part in alternatives:
         own = bool(part.lower or part.upper)
-        box = _box(base.joined(part) if own else base, inputs) if own or common is None else common
+        box = _box(base.joined(part) if own else base, inputs, name) if own or common is None else common
         common = common if own else box
-        cases.append(_case(box, base.constraints + part.constraints, len(outputs)))
-    return Specification(len(inputs), len(outputs), tuple(cases))
+        cases.append(_case(box, base.constraints + part.constraints, outputs))
+    return Specification(inputs, outputs, tuple(cases))
 
 
-def _box(part: Conjunction, inputs: list[str]) -> tuple[Vector, Vector]:
-    for index, name in enumerate(inputs):
+def _box(part: Conjunction, inputs: int, name: Callable[[int], str]) -> tuple[Vector, Vector]:
+    for index in range(inputs):
         if index not in part.lower or index not in part.upper:
-            raise UserError(f"{name} has no lower or no upper bound")
-    lower, upper = ([ends[index] for index in range(len(inputs))] for ends in (part.lower, part.upper))
+            raise UserError(f"{name(index)} has no lower or no upper bound")
+    lower, upper = ([ends[index] for index in range(inputs)] for ends in (part.lower, part.upper))
     return np.array(lower), np.array(upper)
 
 

@@ -12,6 +12,7 @@ Expression = str | list["Expression"]
 # brackets, a word with its indices (VNN-LIB 2.0), a string, a word, a square bracket out of place, a comment
 _TOKEN = re.compile(r'[()]|[^\s();"\[\]]+\s*\[[\d\s,]*\]|"[^"]*"|[^\s();\[\]]+|[\[\]]|;[^\n]*')
 DEEPEST = 64
+MOST_WORDS = 10_000_000  # brackets and comments, too
 
 
 def read_expressions(text: str) -> list[Expression]:
@@ -60,4 +61,8 @@ def shown(expression: Expression) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    return (found[0] for found in _TOKEN.finditer(text) if not found[0].startswith(";"))
+    for count, found in enumerate(_TOKEN.finditer(text)):
+        if count >= MOST_WORDS:
+            raise UserError(f"there are more than {MOST_WORDS} words")
+        if not found[0].startswith(";"):
+            yield found[0]

@@ -21,7 +21,7 @@ from steadynet.interchange.specification import Specification
 from steadynet.interchange.vnnlib2 import VERSION_STATEMENT, Shape, check_by_standard, format_vnnlib2, parse_vnnlib2
 from steadynet.run_directory import write_atomically
 
-LARGEST_FILE = 256 * 2**20
+LARGEST_FILE = 256 * 2**20  # bytes, unpacked
 VERSIONS = ("1.0", "2.0")
 _VARIABLE = re.compile(r"([XY])_(\d{1,9})", re.ASCII)
 
@@ -69,7 +69,8 @@ def parse_vnnlib(text: str) -> Specification:
                     alternatives = product(alternatives, cases)
             case _:
                 raise UserError(f"not a statement of VNN-LIB 1.0: {shown(statement)}")
-    return specification_of(base, alternatives, _names(declared["X"], "X"), _names(declared["Y"], "Y"))
+    inputs, outputs = (_count(declared[kind], kind) for kind in "XY")
+    return specification_of(base, alternatives, inputs, outputs, lambda index: f"X_{index}")
 
 
 def _variable(name: str) -> Variable:
@@ -79,10 +80,10 @@ def _variable(name: str) -> Variable:
     return Variable(found[1], int(found[2]), f"{found[1]}_{int(found[2])}")
 
 
-def _names(indices: set[int], kind: str) -> list[str]:
+def _count(indices: set[int], kind: str) -> int:
     if not indices or max(indices) != len(indices) - 1:
         raise UserError(f"the variables {kind}_i must be declared from {kind}_0 on, without gaps")
-    return [f"{kind}_{index}" for index in range(len(indices))]
+    return len(indices)
 
 
 def write_vnnlib(

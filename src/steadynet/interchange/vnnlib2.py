@@ -50,6 +50,10 @@ class _Tensor:
             index = index * size + at
         return Variable(self.kind, index, named)
 
+    def name_at(self, index: int) -> str:
+        """What the element at an index of the flat tensor is called."""
+        return _named(self.name, tuple(map(int, np.unravel_index(index, self.shape))))
+
 
 def parse_vnnlib2(text: str) -> Specification:
     """The property that a text in VNN-LIB 2.0 describes.
@@ -74,7 +78,7 @@ def parse_vnnlib2(text: str) -> Specification:
             base.extend(cases[0])
         else:
             alternatives = product(alternatives, cases)
-    return specification_of(base, alternatives, _names(source.name, source.shape), _names(target.name, target.shape))
+    return specification_of(base, alternatives, math.prod(source.shape), math.prod(target.shape), source.name_at)
 
 
 def _tensors(declarations: list[Expression]) -> tuple[_Tensor, _Tensor]:
