@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from steadynet.errors import UserError, one_line
 
@@ -27,9 +26,14 @@ class OverdueError(Exception):
 
 
 class Program:
-    """A running program with its own process group; leaving the ``with`` block ends it and all that it started."""
+    """A running program with its own process group; leaving the ``with`` block ends it and all that it started.
 
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    ``heard``: whether anybody wants its lines.
+    """
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, heard: bool = True
+    ) -> None:
         self._mark = uuid.uuid4().hex
         self._lines: queue.Queue[str | None] = queue.Queue(1000)
         self._complaints = b""
@@ -39,7 +43,7 @@ class Program:
                 cwd=folder,
                 env={**os.environ, **(environment or {}), MARK: self._mark},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if heard else subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
@@ -71,9 +75,7 @@ class Program:
             yield line
 
     def wait(self, end: float) -> int:
-        """Its exit code, once it is done; what it prints is thrown away."""
-        for _ in self.lines(lambda: end):
-            pass
+        """Its exit code, once it is done."""
         try:
             return self.process.wait(max(0.0, end - time.perf_counter()))
         except subprocess.TimeoutExpired:
@@ -96,10 +98,12 @@ class Program:
             _kill(os.kill, survivor, signal.SIGKILL)
         self.process.wait()
         for stream, reader in zip((self.process.stdout, self.process.stderr), self._readers, strict=True):
-            while reader.is_alive():  # it may wait for room in the queue
+            for _ in range(100):  # the queue may be full, or the pipe in the hands of one that no signal reaches
+                if not reader.is_alive():
+                    break
                 self._empty()
                 reader.join(0.01)
-            if stream is not None:
+            if stream is not None and not reader.is_alive():
                 stream.close()
 
     def _empty(self) -> None:
@@ -113,21 +117,15 @@ class Program:
         _kill(os.killpg, self.process.pid, number)
 
     def _read(self) -> None:
-        for line in _lines_of(self.process.stdout):
+        stream = self.process.stdout
+        while stream is not None and (line := stream.readline(LONGEST_LINE)):
             self._lines.put(line.decode(errors="replace").rstrip("\r\n"))
         self._lines.put(None)
 
     def _read_complaints(self) -> None:
-        for line in _lines_of(self.process.stderr):
-            self._complaints = (self._complaints + line)[-KEPT:]
-
-
-def _lines_of(stream: IO[bytes] | None) -> Iterator[bytes]:
-    while stream is not None:
-        line = stream.readline(LONGEST_LINE)
-        if not line:
-            return
-        yield line
+        stream = self.process.stderr
+        while stream is not None and (part := os.read(stream.fileno(), 2**16)):
+            self._complaints = (self._complaints + part)[-KEPT:]
 
 
 def _kill(how: Callable[[int, int], None], target: int, number: int) -> None:

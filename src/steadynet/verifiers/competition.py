@@ -100,7 +100,7 @@ class Competition(Outside):
         started = time.perf_counter()
         search = f"{files.folder / 'protected'}{os.pathsep}{os.environ.get('PATH', '')}"
         environment = {"PATH": search, "ABCROWN_TEST_RUN": "1"}
-        with Program(["bash", str(self._folder / script), *told], self._folder, environment) as program:
+        with Program(["bash", str(self._folder / script), *told], self._folder, environment, heard=False) as program:
             try:
                 code = program.wait(started + limit)
             except OverdueError:
