@@ -1,9 +1,11 @@
-"""How long one NBC training step takes, against the plainest form of the same step. Run it alone on the machine.
+"""How long one training step takes. Run it alone on the machine.
 
-    python benchmarks/training_step.py [--threads 1] [--batch 128] [--repeats 15] [MODEL …]
+    python benchmarks/training_step.py [--threads 1] [--batch 128] [--repeats 15] [--certified] [MODEL …]
 
-Both forms are timed in turn in one process, so their ratio stands whatever the machine. A step is the loss of
-Algorithm 2 (k = 10), its gradient and Adam's update; ours runs channels last, as the training loop does.
+NBC against the plainest form of the same step, or, with --certified, the certified methods against a natural step and
+the attack that sabr and mtl-ibp contain. All forms are timed in turn in one process, so their ratio stands whatever the
+machine. A step is the loss (NBC: of Algorithm 2, k = 10), its gradient and Adam's update; ours runs channels last, as
+the training loop does.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ import torch
 from torch import nn
 
 from plain_nbc import plain_nbc_loss
+from steadynet.bounds.live import LiveGraph
 from steadynet.consistency import layer_weights
 from steadynet.networks import ARCHITECTURES
-from steadynet.objectives import build
+from steadynet.objectives import Batch, Objective, build
+from steadynet.objectives.certified import AttackingCertifiedObjective
 from steadynet.preactivations import activations
 
 EPS = {"M": 0.3, "C": 8 / 255}
+CERTIFIED = ("ibp", "crown-ibp", "sabr", "mtl-ibp")
+HALF = 0.5  # of ε: a step while it rises has the clean loss, the regulariser and, in crown-ibp, CROWN's margins, too
 
 
 def step_of(form: str, model: str, batch: int) -> Callable[[], None]:
@@ -59,9 +65,51 @@ def step_of(form: str, model: str, batch: int) -> Callable[[], None]:
     return step
 
 
+def certified_step(method: str, model: str, batch: int, share: float) -> Callable[[], None]:
+    """A function that takes one step of a method at a share of its radius, its graph kept as in the training loop."""
+    torch.manual_seed(0)
+    network = ARCHITECTURES[model].build().to(memory_format=torch.channels_last)
+    images, labels = torch.rand(batch, *ARCHITECTURES[model].image_shape), torch.randint(0, 10, (batch,))
+    objective, live = build(method), LiveGraph(network)
+    optimiser = torch.optim.Adam(network.parameters(), 1e-4)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        terms = objective.terms(Batch(network, images, labels, share * EPS[model[0]], share, live))
+        torch.stack(list(terms.values())).sum().backward()
+        optimiser.step()
+
+    def attack() -> None:
+        _attack(objective, Batch(network, images, labels, EPS[model[0]]))
+
+    return step if share else attack
+
+
+def _attack(objective: Objective, batch: Batch) -> None:
+    assert isinstance(objective, AttackingCertifiedObjective)
+    objective.attacked(batch, batch.region(True))
+
+
+def compare_certified(model: str, batch: int, repeats: int) -> None:
+    """Print how many natural steps a step of each certified method takes, and how many beyond its attack."""
+    steps = {"natural": certified_step("natural", model, batch, 1.0), "attack": certified_step("sabr", model, batch, 0)}
+    steps |= {name: certified_step(name, model, batch, 1.0) for name in CERTIFIED}
+    steps |= {f"{name}, rising": certified_step(name, model, batch, HALF) for name in CERTIFIED}
+    median = medians(steps, repeats)
+    for name, seconds in median.items():
+        attack = median["attack"] if name.startswith(("sabr", "mtl-ibp")) else 0.0
+        beyond = f"{(seconds - attack) / median['natural']:14.2f}" if attack else ""
+        print(f"{model:6} {name:18} {1e3 * seconds:9.1f} {seconds / median['natural']:15.2f} {beyond}", flush=True)
+
+
 def compare(model: str, batch: int, repeats: int) -> tuple[float, float]:
     """Median seconds of a step, plain and ours, taken in turn."""
-    steps = {form: step_of(form, model, batch) for form in ("plain", "ours")}
+    median = medians({form: step_of(form, model, batch) for form in ("plain", "ours")}, repeats)
+    return median["plain"], median["ours"]
+
+
+def medians(steps: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+    """Median seconds of each step, taken in turn."""
     times: dict[str, list[float]] = {form: [] for form in steps}
     for repeat in range(repeats + 2):
         for form, step in steps.items():
@@ -69,7 +117,7 @@ def compare(model: str, batch: int, repeats: int) -> tuple[float, float]:
             step()
             if repeat >= 2:  # the first two warm up
                 times[form].append(time.perf_counter() - started)
-    return statistics.median(times["plain"]), statistics.median(times["ours"])
+    return {form: statistics.median(seconds) for form, seconds in times.items()}
 
 
 def peak_memory(form: str, model: str, batch: int, threads: int) -> float:
@@ -89,15 +137,22 @@ def peak_memory(form: str, model: str, batch: int, threads: int) -> float:
 def main() -> None:
     """Print one line a model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=["M1", "M2", "M3", "C1", "C3"])
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--certified", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=15)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    if arguments.certified:
+        print(f"batch {arguments.batch}, {arguments.threads} thread(s), median of {arguments.repeats} steps")
+        print(f"{'model':6} {'step':18} {'ms':>9} {'natural steps':>15} {'beyond attack':>14}")
+        for model in arguments.models or ["M1"]:
+            compare_certified(model, arguments.batch, arguments.repeats)
+        return
     print(f"batch {arguments.batch}, k = 10, {arguments.threads} thread(s), median of {arguments.repeats} steps")
     print(f"{'model':6} {'plain ms':>9} {'ours ms':>9} {'ratio':>6} {'plain MiB':>10} {'ours MiB':>9}")
-    for model in arguments.models:
+    for model in arguments.models or ["M1", "M2", "M3", "C1", "C3"]:
         repeats = arguments.repeats if model in ("M1", "M2", "C1", "C2") else max(arguments.repeats // 5, 2)
         plain, ours = compare(model, arguments.batch, repeats)
         memory = [peak_memory(form, model, arguments.batch, arguments.threads) for form in ("plain", "ours")]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from helpers import convolutional, dense, gradients, quick, residual, same, some_images, some_labels
-from steadynet.bounds import crown_bounds, graph_of, interval_bounds
+from random_networks import make
+from steadynet.bounds import crown_bounds, graph_of
+from steadynet.bounds.balls import Ball, propagate_balls
 from steadynet.bounds.graph import Graph, Node
 from steadynet.bounds.live import LiveGraph
 from steadynet.bounds.margins import crown_margins, interval_margins
@@ -59,10 +61,10 @@ def test_ibp_by_hand():
     assert loss.item() == pytest.approx(math.log(1 + math.exp(-0.7)), abs=1e-6)
     region = InputRegion.around(images, 0.1)
     graph = graph_of(by_hand(), (2,))
-    values = graph.intervals(Interval(region.lower, region.upper))
+    values = propagate_balls(graph, Interval(region.lower, region.upper))
     same([interval_margins(graph, values, labels)], [torch.tensor([[0.0, 0.7]])])
     unfolded = Graph((*graph.nodes, Node("again", Dense(torch.eye(2), None), (3,))))
-    values = unfolded.intervals(Interval(region.lower, region.upper))
+    values = propagate_balls(unfolded, Interval(region.lower, region.upper))
     same([interval_margins(unfolded, values, labels)], [torch.tensor([[0.0, 0.7 - 1.1 + 0.7]])])
 
 
@@ -79,12 +81,12 @@ def test_kappa_by_hand():
 
 def test_the_warm_up_regulariser_by_hand():
     # one layer of three ReLUs, centres 4, −1, 0 (mean 1), half width 1/2: one active, one inactive, one unstable
-    layer = Interval(torch.tensor([[3.5, -1.5, -0.5]]), torch.tensor([[4.5, -0.5, 0.5]]))
-    box = Interval(torch.zeros(1, 2), torch.full((1, 2), 0.2))
+    layer = Ball(torch.tensor([[4.0, -1.0, 0.0]]), torch.full((1, 3), 0.5))
+    box = Ball(torch.full((1, 2), 0.1), torch.full((1, 2), 0.1))
     tightness, means, variances = (0.5 - 0.1 / 0.5) / 0.5, (0.5 - 1 / 4) / 0.5, (0.5 - 4 / 9) / 0.5
     found = warmup_regulariser(Propagated([box], [layer]))
     assert found.item() == pytest.approx(tightness + means + variances, abs=1e-6)
-    lonely = Interval(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.2, 2.2]]))  # no inactive ReLU to balance
+    lonely = Ball(torch.tensor([[1.1, 2.1]]), torch.full((1, 2), 0.1))  # no inactive ReLU to balance
     assert warmup_regulariser(Propagated([box], [lonely])).item() == pytest.approx(0.0)
 
 
@@ -116,7 +118,7 @@ def test_ibp_is_never_below_the_loss_of_a_point(seed, radius, place):
     labels = torch.arange(6) % 3
     region = InputRegion.around(images, radius)
     graph = graph_of(network, (4,))
-    values = graph.intervals(Interval(region.lower, region.upper))
+    values = propagate_balls(graph, Interval(region.lower, region.upper))
     for margins in (interval_margins, crown_margins):
         worst = F.cross_entropy(-margins(graph, values, labels), labels, reduction="none")
         corners = torch.where(torch.rand_like(images) < place, region.lower, region.upper)
@@ -173,7 +175,7 @@ def test_crown_ibp_starts_at_crown_and_ends_at_ibp(make):
     network, images, labels = make().eval(), some_images(), some_labels()
     start = loss_of("crown-ibp", network, share=0.0, kappa_start=0.0, balance=0.0)
     graph, region = graph_of(network, tuple(images.shape[1:])), InputRegion.around(images, EPS)
-    margins = crown_margins(graph, graph.intervals(Interval(region.lower, region.upper)), labels)
+    margins = crown_margins(graph, propagate_balls(graph, Interval(region.lower, region.upper)), labels)
     same([start], [F.cross_entropy(-margins, labels)])
     same([loss_of("crown-ibp", network)], [loss_of("ibp", network)])
 
@@ -183,7 +185,7 @@ def test_crown_margins_are_those_of_a_network_that_computes_margins():
     network, images, labels = dense(4, 9, 3), torch.rand(5, 4), torch.tensor([0, 1, 2, 0, 1])
     region = InputRegion.around(images, EPS)
     graph = graph_of(network, (4,))
-    found = crown_margins(graph, graph.intervals(Interval(region.lower, region.upper)), labels)
+    found = crown_margins(graph, propagate_balls(graph, Interval(region.lower, region.upper)), labels)
     for row, label in enumerate(labels):
         margin = nn.Linear(3, 3, bias=False)
         margin.weight.data = torch.eye(3)[label] - torch.eye(3)
@@ -256,12 +258,13 @@ def test_a_kept_graph_follows_the_weights(make, mode):
         optimiser.step()
 
 
-def test_training_bounds_are_the_bounds():
-    network, region = convolutional(), InputRegion.around(some_images(), EPS)
-    batch = Batch(network, some_images(), some_labels(), EPS)
-    found = build("ibp").propagate(batch, region)
-    for one, other in zip(found.relus, interval_bounds(network, region).relus, strict=True):
-        same(list(one), list(other))
+@pytest.mark.parametrize("seed", range(24))
+def test_balls_are_the_intervals(seed):
+    case = make(seed)  # dense, convolutional, residual, with maxima, leaky ReLUs and batch norm
+    graph, region = graph_of(case.network, tuple(case.images.shape[1:])), case.problems().region
+    box = Interval(region.lower, region.upper)
+    for ball, interval in zip(propagate_balls(graph, box), graph.intervals(box), strict=True):
+        same(list(ball.interval), list(interval), atol=1e-4)
 
 
 @pytest.mark.parametrize(

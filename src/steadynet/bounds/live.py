@@ -11,11 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.bounds.graph import Graph, Node
-from steadynet.bounds.operations import Interval, Scale
+from steadynet.bounds.operations import Scale
 from steadynet.bounds.trace import UnsupportedNetworkError
 from steadynet.bounds.translate import graph_of
-from steadynet.input_gradient import relu_keeping_layout
-from steadynet.interception import InterceptReLU
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
 Statistics = dict[str, list[tuple[Tensor, Tensor]]]  # module -> mean and variance a channel, one pair a call
@@ -93,9 +91,3 @@ def _scale(module: nn.Module, mean: Tensor, variance: Tensor, like: Tensor) -> S
     factor = factor if module.weight is None else factor * module.weight
     shift = -mean * factor if module.bias is None else module.bias - mean * factor
     return Scale(factor.view_as(like), shift.view_as(like))
-
-
-def training_intervals(graph: Graph, box: Interval) -> list[Interval]:
-    """``graph.intervals``, with ReLUs whose gradients keep their memory layout: a sixth faster on a CPU."""
-    with InterceptReLU(relu_keeping_layout):
-        return graph.intervals(box)

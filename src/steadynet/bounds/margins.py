@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from steadynet.bounds.balls import Ball
 from steadynet.bounds.graph import Graph
 from steadynet.bounds.linear import Backward, Rows
-from steadynet.bounds.operations import Dense, Interval, MaxPool, Rectifier
+from steadynet.bounds.operations import Dense, MaxPool, Rectifier
 
 
-def interval_margins(graph: Graph, values: list[Interval], labels: Tensor) -> Tensor:
-    """Lower bounds of y_label − y_j, shape (batch, classes), 0 at the label itself; ``values``: ``graph.intervals``.
+def interval_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
+    """Lower bounds of y_label − y_j, shape (batch, classes), 0 at the label itself; ``values``: ``propagate_balls``.
 
     A last dense layer is folded into the difference, (w_label − w_j)·h + b_label − b_j over the interval of h, which is
     tighter than the difference of two intervals.
     """
     last = graph.nodes[-1]
-    if isinstance(last.operation, Dense) and values[last.inputs[0]].lower.dim() == 2:
-        return _folded(last.operation, values[last.inputs[0]], labels)
-    output = values[-1]
+    if isinstance(last.operation, Dense) and values[-1].centre.dim() == 2:
+        scores = values[-1].centre
+        lead = scores.gather(1, labels[:, None]) - scores
+        return lead - _spread(last.operation.weight, values[last.inputs[0]].radius, labels)
+    output = values[-1].interval
     lead = output.lower.gather(1, labels[:, None]) - output.upper
     return lead.scatter(1, labels[:, None], 0.0)
 
 
-def _folded(last: Dense, features: Interval, labels: Tensor) -> Tensor:
-    rows = last.weight[labels][:, None] - last.weight  # (batch, classes, features)
-    centre, half = (features.upper + features.lower) / 2, (features.upper - features.lower) / 2
-    lead = (rows @ centre[:, :, None] - rows.abs() @ half[:, :, None]).squeeze(2)
-    return lead if last.bias is None else lead + last.bias[labels][:, None] - last.bias
+def _spread(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
+    """|w_label − w_j| · radius, (batch, classes): one product for all labels there are, each image takes its own."""
+    present, own = labels.unique(return_inverse=True)
+    rows = (weight[present][:, None] - weight).abs()  # (labels present, classes, features)
+    every = F.linear(radius, rows.flatten(0, 1)).view(len(labels), len(present), -1)
+    return every[torch.arange(len(labels), device=labels.device), own]
 
 
-def crown_margins(graph: Graph, values: list[Interval], labels: Tensor) -> Tensor:
+def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     """The same bounds by one backward pass of CROWN over the interval bounds of the rectifiers (CROWN-IBP)."""
     bounds = {
-        position: values[node.inputs[0]]
+        position: values[node.inputs[0]].interval
         for position, node in enumerate(graph.nodes, 1)
         if isinstance(node.operation, (Rectifier, MaxPool))
     }
-    backward = Backward(graph, [tuple(value.lower.shape[1:]) for value in values], values[0], bounds)
+    backward = Backward(graph, [tuple(value.centre.shape[1:]) for value in values], values[0].interval, bounds)
     relaxations = {relu: backward.relaxation(relu) for relu in graph.relus}
-    batch, classes = values[-1].lower.shape
-    identity = torch.eye(classes, dtype=values[-1].lower.dtype, device=labels.device)
+    batch, classes = values[-1].centre.shape
+    identity = torch.eye(classes, dtype=values[-1].centre.dtype, device=labels.device)
     others = torch.arange(classes, device=labels.device)[None] != labels[:, None]
     owner, target = others.nonzero(as_tuple=True)
     rows = Rows(identity[labels[owner]] - identity[target])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from steadynet.attack import evaluation_mode, maximise_cross_entropy
 from steadynet.bounds import Interval
-from steadynet.bounds.live import training_intervals
+from steadynet.bounds.balls import Ball, propagate_balls
 from steadynet.bounds.margins import interval_margins
 from steadynet.errors import UserError
 from steadynet.objectives.adversarial import AttackingObjective
@@ -25,10 +25,10 @@ STEP_DROPS = (0.5, 0.8, 0.9)  # the shares of an attack after which its step fal
 
 
 class Propagated(NamedTuple):
-    """A box carried through the network: the interval of every value, and the ReLU inputs among them."""
+    """A box carried through the network: a ball around every value, and the ReLU inputs among them."""
 
-    values: list[Interval]
-    relus: list[Interval]
+    values: list[Ball]
+    relus: list[Ball]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class CertifiedObjective(Objective):
     def propagate(self, batch: Batch, region: InputRegion) -> Propagated:
         """The region through the network by interval bounds, differentiable in the weights."""
         graph = batch.graph
-        values = training_intervals(graph, Interval(region.lower, region.upper))
+        values = propagate_balls(graph, Interval(region.lower, region.upper))
         return Propagated(values, [values[graph.nodes[relu - 1].inputs[0]] for relu in graph.relus])
 
     def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
@@ -86,22 +86,33 @@ def warmup_regulariser(found: Propagated) -> Tensor:
     A layer costs max(0, τ − ratio)/τ for each of three ratios: mean half width of the input to the layer's, and the
     smaller to the larger of the active and inactive ReLUs' mean centre and of their variance; τ = 1/2.
     """
-    box = found.values[0]
-    width = ((box.upper - box.lower) / 2).mean()
+    width = found.values[0].radius.mean()
     total = width.new_zeros(())
-    for lower, upper in found.relus:
-        centre, half = (upper + lower) / 2, (upper - lower) / 2
-        total = total + F.relu(TOLERANCE - width / half.mean().clamp_min(1e-12)) / TOLERANCE
-        active, inactive = lower > 0, upper < 0
+    for layer in found.relus:
+        total = total + _shortfall(width, layer.radius.mean())
+        active, inactive = layer.centre > layer.radius, layer.centre < -layer.radius
         if bool(active.any()) and bool(inactive.any()):
-            square = (centre - centre.mean()) ** 2
-            for one, other in (
-                ((centre * active).mean(), -(centre * inactive).mean()),
-                ((square * active).mean(), (square * inactive).mean()),
-            ):
-                ratio = torch.minimum(one, other) / torch.maximum(one, other).clamp_min(1e-12)
-                total = total + F.relu(TOLERANCE - ratio) / TOLERANCE
+            (mean, variance), (other_mean, other_variance) = _moments(layer.centre, active, inactive)
+            total = total + _shortfall(*_sorted(mean, -other_mean)) + _shortfall(*_sorted(variance, other_variance))
     return total / max(len(found.relus), 1)
+
+
+def _shortfall(one: Tensor, other: Tensor) -> Tensor:
+    return F.relu(TOLERANCE - one / other.clamp_min(1e-12)) / TOLERANCE
+
+
+def _sorted(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.minimum(one, other), torch.maximum(one, other)
+
+
+def _moments(centre: Tensor, *groups: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Of each group of neurons the sum of its centres and of their squared distances to the mean of all, a neuron."""
+    mean, count, found = centre.mean(), centre.numel(), []
+    for group in groups:
+        chosen = centre * group
+        total, squares = chosen.sum(), (chosen * centre).sum()
+        found.append((total / count, (squares - 2 * mean * total + mean**2 * group.sum()) / count))
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
