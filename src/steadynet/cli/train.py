@@ -13,6 +13,7 @@ from steadynet.errors import UserError
 from steadynet.flags import Parser, add_flags
 
 if TYPE_CHECKING:
+    from steadynet.plugins import Setting
     from steadynet.run_directory import RunDirectory
     from steadynet.settings import TrainingSettings
 
@@ -21,8 +22,7 @@ MACHINE = ("device", "threads")  # settings that may change from one half of a t
 
 
 def _configure(parser: Parser) -> None:
-    from steadynet import objectives
-    from steadynet.plugins import Setting, settings_of
+    from steadynet.plugins import settings_of
     from steadynet.settings import TrainingSettings
 
     parser.add_argument("--out", metavar="RUN", help="the run directory to write")
@@ -30,14 +30,31 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
-    seen: dict[str, tuple[Setting, list[str]]] = {}
+    add_flags(parser.add_argument_group("the methods' own settings"), _settings_of_methods())
+
+
+def _settings_of_methods() -> list[Setting]:
+    """Every setting of every method once, with the methods that have it and, where they differ, their defaults."""
+    from steadynet import objectives
+    from steadynet.plugins import describe_value, settings_of
+
+    seen: dict[str, list[tuple[str, Setting]]] = {}
     for name, plugin in sorted(objectives.available().items()):
         for entry in settings_of(plugin):
-            seen.setdefault(entry.name, (entry, []))[1].append(name)
-    add_flags(
-        parser.add_argument_group("the methods' own settings"),
-        [dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}") for entry, names in seen.values()],
-    )
+            seen.setdefault(entry.name, []).append((name, entry))
+    result = []
+    for owners in seen.values():
+        entry = owners[0][1]
+        text = f"{', '.join(name for name, _ in owners)}: {entry.help}"
+        by_default: dict[str, list[str]] = {}
+        for name, own in owners:
+            by_default.setdefault(describe_value(own.default), []).append(name)
+        if len(by_default) > 1:
+            listed = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_default.items())
+            entry = dataclasses.replace(entry, default=None)
+            text = f"{text} [{listed}]"
+        result.append(dataclasses.replace(entry, help=text))
+    return result
 
 
 def _run(arguments: argparse.Namespace) -> None:

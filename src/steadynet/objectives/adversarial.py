@@ -18,7 +18,7 @@ class AttackingObjective(Objective):
     """An objective whose loss is taken at a point that an attack found inside the region."""
 
     steps: int = setting(10, "steps of the inner attack (k)")
-    step_size: float | None = setting(None, "step of the inner attack (α); ε/10 unless given")
+    step_size: float | None = setting(None, "step of the inner attack (α); ε/10 unless given, ε/2 for sabr and mtl-ibp")
     clip: bool = setting(True, "keep the region inside [0, 1]")
 
     def __post_init__(self) -> None:

@@ -120,7 +120,6 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
     """A certified objective with an inner attack: 8 steps of ε/2 that fall to a tenth at 50, 80 and 90 %."""
 
     steps: int = setting(8, "steps of the inner attack (k)")
-    step_size: float | None = setting(None, "step of the inner attack (α); ε/2 unless given, ε/10 for others")
     decay: bool = setting(True, "let the attack's step fall to a tenth after 50, 80 and 90 % of its steps")
 
     def __post_init__(self) -> None:
