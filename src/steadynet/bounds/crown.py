@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -40,10 +40,12 @@ def propagate(
     memory: int = MEMORY,
     out_of_time: Callable[[], bool] = lambda: False,
     relaxed: type[Backward] = Backward,
+    known: Mapping[int, Interval] | None = None,
 ) -> tuple[Backward, list[Interval]]:
     """Bounds of every value, node by node: the interval of its inputs, and CROWN where a rectifier needs better.
 
-    ``relaxed`` says by which lines: CROWN's own unless given.
+    ``relaxed`` says by which lines: CROWN's own unless given. ``known``: bounds of the inputs of rectifiers and maxima
+    that hold on the box already, by the position of the node.
     """
     values = [box]
     backward = relaxed(graph, [tuple(box.lower.shape[1:])], box, {})
@@ -52,6 +54,8 @@ def propagate(
         curved = isinstance(node.operation, (Rectifier, MaxPool))
         if curved:
             source = node.inputs[0]
+            if known:
+                values[source] = _within(values[source], known[position])
             if nonlinear_before[source]:
                 unstable = (values[source].lower < 0) & (values[source].upper > 0)
                 wanted = torch.ones_like(unstable) if isinstance(node.operation, MaxPool) else unstable
@@ -61,6 +65,12 @@ def propagate(
         backward.shapes.append(tuple(values[-1].lower.shape[1:]))
         nonlinear_before.append(curved or any(nonlinear_before[source] for source in node.inputs))
     return backward, values
+
+
+def _within(one: Interval, other: Interval) -> Interval:
+    """What satisfies both, and never less than a point, whatever rounding did."""
+    lower = torch.maximum(one.lower, other.lower)
+    return Interval(lower, torch.maximum(torch.minimum(one.upper, other.upper), lower))
 
 
 def tightened(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from steadynet.problems import Problems, Result
+from steadynet.search.boxes import Boxes
 from steadynet.search.effort import Effort
 from steadynet.search.handover import hand_over
 from steadynet.search.ledger import Ledger
@@ -34,6 +35,7 @@ def _run_stages(root: Root) -> None:
     stages: list[Callable[[], None]] = [
         root.attack,
         root.optimise_slopes,
+        lambda: Boxes(root).search(),
         lambda: Tree(root).search(FIRST_LOOK),
         lambda: hand_over(root),
         root.refine,
