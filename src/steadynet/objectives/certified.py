@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from steadynet.attack import evaluation_mode, maximise_cross_entropy
 from steadynet.bounds import Interval
@@ -90,10 +91,9 @@ def warmup_regulariser(found: Propagated) -> Tensor:
     total = width.new_zeros(())
     for layer in found.relus:
         total = total + _shortfall(width, layer.radius.mean())
-        active, inactive = layer.centre > layer.radius, layer.centre < -layer.radius
-        if bool(active.any()) and bool(inactive.any()):
-            (mean, variance), (other_mean, other_variance) = _moments(layer.centre, active, inactive)
-            total = total + _shortfall(*_sorted(mean, -other_mean)) + _shortfall(*_sorted(variance, other_variance))
+        active, inactive = _moments(layer.centre, _positive(layer, 1)), _moments(layer.centre, _positive(layer, -1))
+        if active and inactive:
+            total = total + _shortfall(*_sorted(active[0], -inactive[0])) + _shortfall(*_sorted(active[1], inactive[1]))
     return total / max(len(found.relus), 1)
 
 
@@ -105,14 +105,36 @@ def _sorted(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     return torch.minimum(one, other), torch.maximum(one, other)
 
 
-def _moments(centre: Tensor, *groups: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Of each group of neurons the sum of its centres and of their squared distances to the mean of all, a neuron."""
-    mean, count, found = centre.mean(), centre.numel(), []
-    for group in groups:
+def _positive(layer: Ball, sign: int) -> Tensor:
+    """1 where sign · value is positive all over the ball, else 0; as numbers, since truth values are slow on a CPU."""
+    with torch.no_grad():
+        return layer.centre.mul(sign).sub_(layer.radius).sign_().clamp_min_(0)
+
+
+def _moments(centre: Tensor, group: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Sums over a group, a neuron of all: its centres, their squared distances to the mean of all; None if empty."""
+    size, count = group.sum(), centre.numel()
+    if not size:
+        return None
+    whole, total, squares = _Sums.apply(centre, group)  # type: ignore[no-untyped-call]
+    mean = whole / count
+    return total / count, (squares - 2 * mean * total + mean**2 * size) / count
+
+
+class _Sums(torch.autograd.Function):
+    """Σ c, Σ g·c and Σ g·c² of a tensor c and a group g of 0 and 1, with a gradient that keeps the memory layout."""
+
+    @staticmethod
+    def forward(ctx: Any, centre: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         chosen = centre * group
-        total, squares = chosen.sum(), (chosen * centre).sum()
-        found.append((total / count, (squares - 2 * mean * total + mean**2 * group.sum()) / count))
-    return found
+        ctx.save_for_backward(chosen, group)
+        return centre.sum(), chosen.sum(), chosen.square().sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_whole: Tensor, of_total: Tensor, of_squares: Tensor) -> tuple[Tensor, None]:
+        chosen, group = ctx.saved_tensors
+        return (chosen * (2 * of_squares)).add_(group * of_total).add_(of_whole), None
 
 
 @dataclass(frozen=True, kw_only=True)
