@@ -18,7 +18,8 @@ from steadynet.search.root import Root
 
 MOST_INPUTS = 16
 LEAST_UNSTABLE = 40  # below, splitting ReLUs ends sooner
-DEEPEST = 200  # halvings: what is still open then is at the limits of float32, and left to the ReLUs
+DEEPEST = 12  # halvings an input: what is still open then touches a tie, and is left to the ReLUs
+SHARE = 0.5  # of a property's time, after which it is left to the ReLUs, too
 AT_ONCE = 512
 
 
@@ -45,7 +46,7 @@ class Parts:
 class Boxes:
     """The open parts of a group of properties, for those that gain from halving: a stack of blocks, so memory is small.
 
-    ``open_parts`` counts each property's; at zero it is proved.
+    ``open_parts`` counts each property's; at zero it is proved. One that is given up is counted no more.
     """
 
     def __init__(self, root: Root) -> None:
@@ -87,6 +88,8 @@ class Boxes:
             elif not count:
                 self.ledger.prove(index, 0.0, "halved boxes")
                 del self.open_parts[index]
+            elif self.ledger.clock.seconds[index] > SHARE * self.ledger.clock.timeout:
+                del self.open_parts[index]  # given up
 
     def _halve(self, parts: Parts) -> None:
         owners = parts.owner.tolist()
@@ -151,7 +154,7 @@ class Boxes:
         axis = ((slope + slope.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
         start, end = low.gather(1, axis), high.gather(1, axis)
         middle = (start + end) / 2
-        stuck = ((parts.depth >= DEEPEST)[:, None] | ~((start < middle) & (middle < end))).flatten()
+        stuck = ((parts.depth >= DEEPEST * low.shape[1])[:, None] | ~((start < middle) & (middle < end))).flatten()
         for owner in set(parts.owner[stuck].tolist()):
             self.open_parts.pop(owner, None)  # given up
         for owner in parts.owner.tolist():

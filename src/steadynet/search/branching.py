@@ -39,7 +39,8 @@ def split_bounds(
 ) -> Tensor:
     """Quick lower bounds of both sides of every candidate, without optimising: (2, n, candidates).
 
-    When time is over the rest stays −∞, as nothing is known of it. A split changes the lines of one neuron a row: they are set in place for one pass, and put back.
+    When time is over the rest stays −∞, as nothing is known of it. A split changes the lines of one neuron a row: they
+    are set in place for one pass, and put back.
     """
     lines = {position: _copied(batch.relaxations[position]) for position in positions}
     slopes = Slopes({position: batch.slopes.values[position].detach().clone() for position in positions})
