@@ -169,6 +169,18 @@ def test_the_question_scores_each_case_by_its_worst_constraint():
     assert bool((scores[:, 3] == 0).all())
 
 
+def test_the_standards_own_command_form(network_file, tmp_path, capsys):
+    query = tmp_path / "query.vnnlib"
+    box = np.zeros(2), np.ones(2)
+    for value, verdict in ((2.1, "unsat"), (1.9, "sat")):
+        case = Case(*box, np.array([[-1.0, 0.0]]), np.array([-value]))  # Y_0 ≥ value
+        write_vnnlib(query, Specification(2, 2, (case,)), version="2.0", input_shape=(1, 2), output_shape=(1, 2))
+        assert main(["verify", str(query), "--network", f"N={network_file}", "--timeout", "20"]) == 0
+        assert capsys.readouterr().out.startswith(f"{verdict}\n")
+    assert main(["verify", str(query)]) == 2
+    assert "--network NAME=FILE.onnx" in capsys.readouterr().err
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))
 

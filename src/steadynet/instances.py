@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from steadynet.errors import UserError, one_line
 from steadynet.problems import Verdict
@@ -102,13 +103,17 @@ def _line(cells: list[str]) -> str:
 
 
 def run_instances(
-    listed: list[Listed], table: ResultTable, verifier: str, on_row: Callable[[dict[str, str]], None]
+    listed: list[Listed],
+    table: ResultTable,
+    verifier: str,
+    settings: dict[str, Any],
+    on_row: Callable[[dict[str, str]], None],
 ) -> list[dict[str, str]]:
     """A row for each, in order; an instance that cannot be read is an error, and the others go on."""
     for each in listed:
         if each.key not in table.rows:
             try:
-                answer = decide(each.instance, verifier)
+                answer = decide(each.instance, verifier, **settings)
             except UserError as error:
                 answer = Answer(Verdict.ERROR, reason=str(error))
             table.add(each, answer)

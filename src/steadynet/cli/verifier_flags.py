@@ -7,7 +7,7 @@ import dataclasses
 from steadynet.flags import Parser, add_flags
 
 
-def add_verifier_flags(parser: Parser) -> None:
+def add_verifier_flags(parser: Parser, without: tuple[str, ...] = ()) -> None:
     """One flag a setting of any verifier; its help names the verifiers that have it, unless all do."""
     from steadynet import verifiers
     from steadynet.plugins import Setting, settings_of
@@ -22,5 +22,6 @@ def add_verifier_flags(parser: Parser) -> None:
         [
             entry if len(names) == len(known) else dataclasses.replace(entry, help=f"{', '.join(names)}: {entry.help}")
             for entry, names in seen.values()
+            if entry.name not in without
         ],
     )

@@ -6,18 +6,21 @@ import argparse
 import json
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.verifier_flags import add_verifier_flags
+from steadynet.cli.vnncomp import TIMEOUT, decide_one
+from steadynet.errors import UserError
 from steadynet.flags import Parser
 from steadynet.interruption import InterruptedByUserError
 
 if TYPE_CHECKING:
     from steadynet.run_verification import RunVerification
 
-OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "fresh", "json")
+OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "fresh", "json", "network")
 PGD_STEPS = 100
 
 
@@ -27,12 +30,16 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
     parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--network", metavar="N=ONNX", help="VNN-LIB's own form: RUN is a property of this network")
     add_verifier_flags(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.display import console, follow, progress_bar, show_verification
 
+    if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
+        _verify_query(arguments)
+        return
     asked = _asked(arguments)
     try:
         with progress_bar() as progress:
@@ -48,6 +55,23 @@ def _run(arguments: argparse.Namespace) -> None:
     else:
         show_verification(result)
         console.print(f"written: {asked.run.verdicts}", soft_wrap=True)
+
+
+def _verify_query(arguments: argparse.Namespace) -> None:
+    """``verify QUERY --network N=ONNX --timeout S``, as VNN-LIB 2.0 has it: the verdict, and what refutes it."""
+    import torch
+
+    if not arguments.network or "=" not in arguments.network:
+        raise UserError(f"{arguments.run} is a property: say of which network with --network NAME=FILE.onnx")
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    settings = _settings(arguments)
+    timeout = settings.pop("timeout", TIMEOUT)
+    if not 0 < timeout < float("inf"):
+        raise UserError(f"--timeout {timeout:g} must be larger than 0")
+    network = Path(arguments.network.partition("=")[2])
+    decide_one(network, Path(arguments.run), timeout, arguments.verifier, settings)
 
 
 def _asked(arguments: argparse.Namespace) -> RunVerification:

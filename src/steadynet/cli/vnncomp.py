@@ -6,11 +6,16 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from steadynet.cli.command import Command, count
+from steadynet.cli.verifier_flags import add_verifier_flags
 from steadynet.errors import UserError
 from steadynet.flags import Parser
 from steadynet.interruption import InterruptedByUserError
+
+OWN = ("command", "network", "property", "instances", "timeout", "out", "verifier", "threads")
+TIMEOUT = 120.0  # seconds
 
 
 def _configure(parser: Parser) -> None:
@@ -21,6 +26,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--out", metavar="FILE", help="the result [printed], or the table of results [results.csv]")
     parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    add_verifier_flags(parser, without=("timeout",))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -28,7 +34,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
     from steadynet.verification import make_verifier
 
-    make_verifier(arguments.verifier, {})  # a misspelt name is told before anything is read
+    settings = {key: value for key, value in vars(arguments).items() if key not in OWN}
+    make_verifier(arguments.verifier, settings)  # what is misspelt is told before anything is read
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -37,20 +44,23 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.instances:
         if arguments.network:
             raise UserError("give either ONNX and VNNLIB, or --instances, not both")
-        _run_list(arguments)
+        _run_list(arguments, settings)
     elif arguments.network and arguments.property:
-        decide_one(arguments.network, arguments.property, arguments.timeout or 120, arguments.verifier, arguments.out)
+        instance = Path(arguments.network), Path(arguments.property), arguments.timeout or TIMEOUT
+        decide_one(*instance, arguments.verifier, settings, arguments.out)
     else:
         raise UserError("give a network and a property (ONNX VNNLIB), or a list of them (--instances FILE)")
 
 
-def decide_one(network: str, question: str, timeout: float, verifier: str, out: str | None) -> None:
+def decide_one(
+    network: Path, question: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
+) -> None:
     """Decide one instance; the result in the competition's form into a file, else printed."""
     from steadynet.display import console, messages, seconds
     from steadynet.run_directory import write_text
     from steadynet.vnncomp import Instance, decide
 
-    answer = decide(Instance(Path(network), Path(question), timeout), verifier)
+    answer = decide(Instance(network, question, timeout), verifier, **settings)
     notes = ", ".join(text for text in (answer.decided_by, answer.reason) if text)
     line = f"{answer.verdict.value} in {seconds(answer.seconds)}" + (f" ({notes})" if notes else "")
     if out:
@@ -61,7 +71,7 @@ def decide_one(network: str, question: str, timeout: float, verifier: str, out: 
         messages.print(line, soft_wrap=True, markup=False)
 
 
-def _run_list(arguments: argparse.Namespace) -> None:
+def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     import dataclasses
 
     from steadynet.display import console, progress_bar, seconds, table
@@ -83,7 +93,7 @@ def _run_list(arguments: argparse.Namespace) -> None:
                 note = "  ".join(f"{verdict} {number}" for verdict, number in found.items())
                 progress.update(task, advance=1, note=note)
 
-            rows = run_instances(listed, results, arguments.verifier, follow)
+            rows = run_instances(listed, results, arguments.verifier, settings, follow)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
             f"stopped: {sum(found.values())} of {len(listed)} instances are decided; the same command goes on"
