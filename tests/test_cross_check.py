@@ -42,7 +42,7 @@ def test_marabou_agrees_with_ours(run, capsys):
 def test_the_table(run, capsys):
     text = said(capsys, "cross-check", run, "--eps", "0.05", *ASK, "--threads", 1)
     assert f"{run}: 4 properties" in " ".join(text.split())
-    for words in ("property", "branch_and_bound", "milp", "ε 0.05, image ", "label 3", "all unsat", "total time"):
+    for words in ("image", "label", "branch_and_bound", "milp", " 0.05 ", "all unsat", "all times"):
         assert words in text
     assert text.splitlines()[-1] == "no contradiction"
 

@@ -75,16 +75,16 @@ def _show(result: dict[str, Any]) -> None:
 
     names = list(result["verifiers"])
     rows = [
-        [f"ε {row['eps']:.4g}, image {row['index']}, label {row['label']}"]
+        [f"{row['eps']:.4g}", row["index"], row["label"]]
         + [f"{row['results'][name]['verdict']} {seconds(row['results'][name]['seconds'])}" for name in names]
         for row in result["properties"]
     ]
     totals = [result["totals"][name] for name in names]
     for verdict in ("unsat", "sat", "timeout", "unknown", "error"):
         if any(total[verdict] for total in totals):
-            rows.append([f"all {verdict}", *(str(total[verdict]) for total in totals)])
-    rows.append(["total time", *(seconds(total["seconds"]) for total in totals)])
-    table(f"{result['run']}: {len(result['properties'])} properties", ["property", *names], rows)
+            rows.append([f"all {verdict}", "", "", *(total[verdict] for total in totals)])
+    rows.append(["all times", "", "", *(seconds(total["seconds"]) for total in totals)])
+    table(f"{result['run']}: {len(result['properties'])} properties", ["ε", "image", "label", *names], rows)
     for name in names:
         for reason in dict.fromkeys(row["results"][name]["reason"] for row in result["properties"]):
             if reason:
