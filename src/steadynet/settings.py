@@ -58,6 +58,7 @@ class TrainingSettings:
         None, "first weights: PyTorch's, or those that keep intervals from growing, for certified methods"
     )
     validation: float = setting(0.1, "share of the training images held out")
+    train_images: int | None = setting(None, "train on the first N of the others only")
     normalise: bool = setting(False, "normalise by the training images' statistics, as the network's first layer")
     seed: int = setting(0, "seed of weights, order, attacks and the validation split")
     init: str | None = setting(None, "start from the weights of this run")
@@ -78,6 +79,7 @@ class TrainingSettings:
             ("warmup", self.warmup is None or 0 <= self.warmup < math.inf, "must be 0 or more"),
             ("gradient_clip", self.gradient_clip is None or self.gradient_clip >= 0, "must be 0 or more"),
             ("validation", 0 <= self.validation < 1, "must be a share between 0 and 1"),
+            ("train_images", self.train_images is None or self.train_images >= 1, "must be 1 or more"),
             ("seed", 0 <= self.seed < 2**32, "must be 0 or more, and less than 2^32"),
             ("threads", self.threads is None or self.threads >= 1, "must be 1 or more"),
         ):

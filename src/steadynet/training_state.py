@@ -67,6 +67,8 @@ def assemble(
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
     images, validation = dataset.split(settings.validation, settings.seed)
+    if settings.train_images is not None:
+        images = images.subset(torch.arange(min(settings.train_images, len(images))))
     schedule = _schedule(settings, optimiser, data_sets.batch_count(images, settings.batch_size))
     state = TrainingState(
         settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position()

@@ -29,6 +29,7 @@ class NBC(AttackingObjective):
     name = "nbc"
     summary = "reward for ReLU inputs that keep their direction at the neighbour that disturbs them most"
     is_regulariser = True
+    strength = "beta"
 
     beta: float = setting(1.0, "β, the weight of the consistency term")
     gamma: Literal["one", "rank-power", "rank-size"] | tuple[float, ...] = setting(

@@ -24,6 +24,7 @@ class ReLUStable(AttackingObjective):
 
     name = "rs"
     summary = "madry plus a reward for ReLUs whose interval bounds do not cross zero"
+    strength = "rs_weight"
 
     rs_weight: float = setting(1.2e-4, "w_rs, the weight of the stability term")
     l1_weight: float = setting(2e-5, "w_l1, the weight of the L1 norm of the weights")

@@ -22,6 +22,7 @@ class Trades(AttackingObjective):
 
     name = "trades"
     summary = "cross-entropy plus the KL divergence to the image that changes the output most"
+    strength = "trades_weight"
 
     trades_weight: float = setting(6.0, "β_T, the weight of the KL term; 1 on digits, MNIST and Fashion-MNIST")
 

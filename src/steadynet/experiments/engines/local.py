@@ -1,0 +1,149 @@
+"""Worker processes on this machine, its cores divided among them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from steadynet.errors import UserError
+from steadynet.experiments.engines.base import Engine, Pool
+from steadynet.experiments.tasks import Event, Task
+from steadynet.plugins import setting
+
+PATIENCE = 0.5  # seconds to wait for news
+TO_END = 5.0  # seconds a worker may take to save what it is at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local(Engine):
+    """Processes that take the next task as soon as they are free."""
+
+    name = "local"
+    summary = "worker processes on this machine, its cores divided among them"
+
+    workers: int | None = setting(None, "worker processes; a core each unless given")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers = {self.workers} must be 1 or more")
+
+    def open(self, root: Path, tasks: Sequence[Task]) -> LocalPool:
+        """As many workers as asked for, but no more than tasks."""
+        cores = available_cores()
+        workers = min(self.workers or cores, len(tasks))
+        return LocalPool(root, workers, max(1, cores // (self.workers or cores)))
+
+
+def available_cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class LocalPool(Pool):
+    """Workers, each with a pipe for tasks and news, and another whose end tells it that this process is gone."""
+
+    def __init__(self, root: Path, workers: int, threads: int) -> None:
+        forks = "forkserver" in multiprocessing.get_all_start_methods()
+        self._processes: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
+        if forks:  # imports once what every worker needs
+            self._processes.set_forkserver_preload(["steadynet.experiments.jobs", "torch._dynamo"])
+        self._root, self._threads = root, threads
+        self._workers = [self._start() for _ in range(workers)]
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._processes.Pipe()
+        life_line, their_end = self._processes.Pipe()
+        process = self._processes.Process(
+            target=_work, args=(theirs, their_end, self._root, self._threads), daemon=True
+        )
+        process.start()
+        theirs.close()
+        their_end.close()
+        return _Worker(process, ours, life_line)
+
+    def has_room(self) -> bool:
+        """Whether a worker is idle."""
+        return any(worker.task is None for worker in self._workers)
+
+    def submit(self, task: Task) -> None:
+        """To an idle worker; one that died idle is replaced."""
+        place = next(place for place, worker in enumerate(self._workers) if worker.task is None)
+        try:
+            self._workers[place].pipe.send(task)
+        except OSError:
+            self._workers[place] = self._start()
+            self._workers[place].pipe.send(task)
+        self._workers[place].task = task.name
+
+    def events(self) -> Iterable[Event]:
+        """The news of all workers; those that died are replaced."""
+        busy = {worker.pipe: place for place, worker in enumerate(self._workers) if worker.task is not None}
+        for pipe in wait(list(busy), timeout=PATIENCE):
+            assert isinstance(pipe, Connection)
+            yield self._news(busy[pipe], pipe)
+
+    def _news(self, place: int, pipe: Connection) -> Event:
+        worker = self._workers[place]
+        assert worker.task is not None
+        try:
+            event: Event = pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            code = worker.process.exitcode
+            self._workers[place] = self._start()
+            return Event(worker.task, "failed", note=f"its worker died (exit code {code})", lost=True)
+        if event.state != "running":
+            worker.task = None
+        return event
+
+    def close(self) -> None:
+        """Ask, wait, kill."""
+        for worker in self._workers:
+            worker.pipe.close()
+            if worker.task is not None and worker.process.is_alive():
+                worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(TO_END)
+            worker.process.kill()
+            worker.process.join()
+            worker.life_line.close()
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    life_line: Connection
+    task: str | None = None
+
+
+def _work(pipe: Connection, life_line: Connection, root: Path, threads: int) -> None:
+    """A worker: task after task, until there are no more or the process that gives them is gone."""
+    import torch
+
+    from steadynet.experiments.jobs import executed
+
+    threading.Thread(target=_end_with, args=(life_line,), daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started us
+    torch.set_num_threads(threads)
+    with suppress(EOFError, OSError):
+        while True:
+            task = pipe.recv()
+            pipe.send(executed(task, root, pipe.send))
+
+
+def _end_with(life_line: Connection) -> None:
+    """End at once when the other end of the line is gone, as after kill -9."""
+    with suppress(EOFError, OSError):
+        life_line.recv()
+    os._exit(1)

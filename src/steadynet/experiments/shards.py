@@ -1,0 +1,87 @@
+"""The verification of a run in shards, a few properties each, and their verdicts put together again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steadynet.plugins import describe_value, settings_of
+from steadynet.run_directory import RunDirectory
+from steadynet.verdicts import Row, VerdictFile, read_rows
+from steadynet.verification import make_verifier
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked of a network: test images by their index, radii, and who decides, with which settings."""
+
+    data: str
+    index: tuple[int, ...]
+    radii: tuple[float, ...]
+    verifier: str
+    verifier_settings: dict[str, object]
+    shard: int
+
+    @property
+    def timeout(self) -> float:
+        """Seconds a property may take."""
+        return make_verifier(self.verifier, self.verifier_settings).timeout
+
+    @property
+    def settings(self) -> str:
+        """The verifier's settings as a row of ``verdicts.csv`` holds them."""
+        verifier = make_verifier(self.verifier, self.verifier_settings)
+        return " ".join(
+            f"{entry.name}={describe_value(getattr(verifier, entry.name))}"
+            for entry in settings_of(type(verifier))
+            if entry.name != "timeout"
+        )
+
+    def answers(self, rows: Sequence[Row]) -> dict[tuple[float, int], Row]:
+        """The rows that answer what is asked, by radius and image, in the order asked."""
+        timeout, settings = self.timeout, self.settings
+        found = {
+            (row.eps, row.index): row
+            for row in rows
+            if row.verifier == self.verifier and row.settings == settings and row.timeout == timeout
+        }
+        asked = [(eps, index) for eps in self.radii for index in self.index]
+        return {place: found[place] for place in asked if place in found}
+
+    def open_shards(self, rows: Sequence[Row]) -> list[tuple[str, float, list[int]]]:
+        """(name, radius, images) of the shards that hold anything that is not decided; errors are tried again."""
+        decided = {place for place, row in self.answers(rows).items() if row.counts_for(self.timeout)}
+        result = []
+        for eps in self.radii:
+            for number, start in enumerate(range(0, len(self.index), self.shard)):
+                left = [index for index in self.index[start : start + self.shard] if (eps, index) not in decided]
+                if left:
+                    result.append((f"eps-{eps:.6g}-{number:03d}", eps, left))
+        return result
+
+
+def shard_directory(run: RunDirectory, shard: str) -> RunDirectory:
+    """Where a shard's verdicts and counterexamples are until they are put together."""
+    return RunDirectory(run.path / "shards" / shard)
+
+
+def put_together(run: RunDirectory, ask: Ask) -> None:
+    """The verdicts of all shards into ``verdicts.csv``, in the order asked, as ``steadynet verify`` writes them.
+
+    Killed at any moment, it can be done again: a shard goes when its rows and counterexamples are in their place.
+    """
+    folder = run.path / "shards"
+    if not folder.is_dir():
+        return
+    rows = {row.key: row for row in read_rows(run)}
+    for path in sorted(folder.iterdir()):
+        shard = RunDirectory(path)
+        for row in read_rows(shard):
+            if row.counterexample and (path / row.counterexample).is_file():
+                run.counterexamples.mkdir(exist_ok=True)
+                shutil.copyfile(path / row.counterexample, run.path / row.counterexample)
+            rows[row.key] = row
+    places = {place: position for position, place in enumerate(ask.answers(list(rows.values())))}
+    VerdictFile(run, sorted(rows.values(), key=lambda row: places.get((row.eps, row.index), -1)))
+    shutil.rmtree(folder)
