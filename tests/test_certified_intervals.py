@@ -12,6 +12,7 @@ from torch import nn
 
 from helpers import convolutional, dense, gradients, quick, residual, some_images, some_labels
 from runs import tiny, write_inputs
+from steadynet import load_trained
 from steadynet.bounds import interval_bounds, substituted_bounds
 from steadynet.cli import main
 from steadynet.networks import ARCHITECTURES, initialise_for_intervals
@@ -141,3 +142,15 @@ def test_a_certified_training_says_its_recipe_and_follows_it(tmp_path, capsys):
     assert metrics[-1]["radius"] == pytest.approx(eps)
     assert metrics[-1]["lr"] == pytest.approx(1e-2 * 0.2**2)
     assert set(metrics[0]["loss"]) == {"certified", "balance", "l1", "consistency"}
+
+
+def test_gradients_are_clipped(tmp_path):
+    write_inputs(tmp_path)
+    weights = {}
+    for clip, epochs in (("1e-14", "1"), ("1e-14", "2"), ("0", "2")):  # far below Adam's own ε, nothing moves
+        flags = tiny(tmp_path, method="natural", epochs=epochs, gradient_clip=clip, lr="1e-2")
+        assert main(["train", *flags, "--out", str(tmp_path / f"{clip}-{epochs}")]) == 0
+        parameters = load_trained(tmp_path / f"{clip}-{epochs}").network.parameters()
+        weights[clip, epochs] = torch.cat([parameter.detach().flatten() for parameter in parameters])
+    assert (weights["1e-14", "1"] - weights["1e-14", "2"]).abs().max() < 1e-5
+    assert (weights["0", "2"] - weights["1e-14", "2"]).abs().max() > 1e-3

@@ -80,10 +80,10 @@ def test_kappa_by_hand():
 
 
 def test_the_warm_up_regulariser_by_hand():
-    # one layer of three ReLUs, centres 4, −1, 0 (mean 1), half width 1/2: one active, one inactive, one unstable
-    layer = Ball(torch.tensor([[4.0, -1.0, 0.0]]), torch.full((1, 3), 0.5))
+    # one layer of three ReLUs, centres 5, −1, 0.2 (mean 1.4), radius 1/2: one active, one inactive, one unstable
+    layer = Ball(torch.tensor([[5.0, -1.0, 0.2]]), torch.full((1, 3), 0.5))
     box = Ball(torch.full((1, 2), 0.1), torch.full((1, 2), 0.1))
-    tightness, means, variances = (0.5 - 0.1 / 0.5) / 0.5, (0.5 - 1 / 4) / 0.5, (0.5 - 4 / 9) / 0.5
+    tightness, means, variances = (0.5 - 0.1 / 0.5) / 0.5, (0.5 - 1 / 5) / 0.5, (0.5 - 2.4**2 / 3.6**2) / 0.5
     found = warmup_regulariser(Propagated([box], [layer]))
     assert found.item() == pytest.approx(tightness + means + variances, abs=1e-6)
     lonely = Ball(torch.tensor([[1.1, 2.1]]), torch.full((1, 2), 0.1))  # no inactive ReLU to balance
@@ -178,6 +178,9 @@ def test_crown_ibp_starts_at_crown_and_ends_at_ibp(make):
     margins = crown_margins(graph, propagate_balls(graph, Interval(region.lower, region.upper)), labels)
     same([start], [F.cross_entropy(-margins, labels)])
     same([loss_of("crown-ibp", network)], [loss_of("ibp", network)])
+    values = propagate_balls(graph, Interval(region.lower, region.upper))
+    mixed = 0.3 * margins + 0.7 * interval_margins(graph, values, labels)
+    same([loss_of("crown-ibp", network, crown_end=0.3)], [F.cross_entropy(-mixed, labels)])
 
 
 def test_crown_margins_are_those_of_a_network_that_computes_margins():

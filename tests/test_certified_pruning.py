@@ -46,6 +46,15 @@ def test_channels_go_when_all_their_relus_are_rare():
     assert pruned.weights == 0
 
 
+def test_a_channel_with_one_relu_in_use_stays():
+    network = nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(4, 2))
+    network[0].weight.data.fill_(1.0), network[0].bias.data.fill_(-0.5)
+    images = torch.zeros(10, 1, 2, 2)
+    images[:, :, 1, 1] = 1.0
+    assert prune_network(network, Images(images, torch.zeros(10).long()), weights=0.0, relus=0.1).relus == 0
+    assert network[0].weight.item() == 1.0
+
+
 def test_nothing_goes_where_thresholds_are_below_everything():
     network = convolutional()
     before = [parameter.clone() for parameter in network.parameters()]
