@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 from torch import nn
 
 from helpers import convolutional, dense, gradients, quick, residual, some_images, some_labels
-from runs import tiny, write_inputs
+from runs import same_weights, settings_from, tiny, write_inputs
 from steadynet import load_trained
 from steadynet.bounds import interval_bounds, substituted_bounds
 from steadynet.cli import main
 from steadynet.networks import ARCHITECTURES, initialise_for_intervals
 from steadynet.objectives import Batch, build
+from steadynet.observer import SilentObserver
 from steadynet.preactivations import activations
 from steadynet.region import InputRegion
 from steadynet.run_directory import RunDirectory
 from steadynet.schedules import ramp
 from steadynet.settings import resolve
+from steadynet.training import resume, train
 
 
 def shifted(network: nn.Module) -> nn.Module:
@@ -154,3 +156,29 @@ def test_gradients_are_clipped(tmp_path):
         weights[clip, epochs] = torch.cat([parameter.detach().flatten() for parameter in parameters])
     assert (weights["1e-14", "1"] - weights["1e-14", "2"]).abs().max() < 1e-5
     assert (weights["0", "2"] - weights["1e-14", "2"]).abs().max() > 1e-3
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class _StopsAfter(SilentObserver):
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_epoch(self, metrics: dict[str, object]) -> None:
+        if metrics["epoch"] == self.epochs:
+            raise _StoppedError
+
+
+@pytest.mark.parametrize("method", ["sabr+nbc", "crown-ibp", "mtl-ibp"])
+def test_a_certified_training_goes_on_to_the_same_bits(method, tmp_path):
+    write_inputs(tmp_path)
+    flags = tiny(tmp_path, method=method, epochs=5, eps="0.1", model=f"{tmp_path / 'net.py'}:with_batch_norm")
+    settings = settings_from(flags)
+    train(settings, tmp_path / "whole")
+    for epochs in (1, 4):  # while ε rises, and after a drop of the rate
+        with pytest.raises(_StoppedError):
+            train(settings, tmp_path / f"{epochs}", observer=_StopsAfter(epochs))
+        resume(tmp_path / f"{epochs}")
+        assert same_weights(tmp_path / "whole", tmp_path / f"{epochs}")
