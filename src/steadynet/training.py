@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shlex
 import shutil
 import time
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from steadynet import data as data_sets
 from steadynet import networks
 from steadynet.checkpoint import load_tensors, load_weights, save_tensors
+from steadynet.distributed import joined
 from steadynet.errors import UserError
 from steadynet.evaluation import accuracy, interval_stable_share
 from steadynet.interruption import InterruptedByUserError, Interruption
@@ -40,18 +42,16 @@ def train(
     run = RunDirectory(Path(out))
     if network is not None:
         settings = dataclasses.replace(settings, model=networks.GIVEN)
-    _check_place(run, settings, overwrite)
-    dataset = data_sets.load(settings.data if data is None else data)
-    torch.manual_seed(settings.seed)
-    config = settings.as_config() | {"input": _input_facts(settings, dataset)}
-    network = _network(network, config, dataset)
-    _load_initial(network, settings)
-    state = assemble(settings, run, network, dataset)
-    if overwrite and run.path.is_dir():
-        run.clear()
-    write_toml(run.config, config)
-    _keep_model_source(run, settings)
-    return _run(state, observer or SilentObserver())
+    with joined(settings.device) as group:
+        group.on_first(lambda: _check_place(run, settings, overwrite))
+        dataset = data_sets.load(settings.data if data is None else data)
+        torch.manual_seed(settings.seed)
+        config = settings.as_config() | {"input": _input_facts(settings, dataset)}
+        network = _network(network, config, dataset)
+        _load_initial(network, settings)
+        state = assemble(settings, run, network, dataset, group)
+        group.on_first(lambda: _open(run, settings, config, overwrite))
+        return _run(state, observer or SilentObserver())
 
 
 def resume(
@@ -66,19 +66,28 @@ def resume(
     run = RunDirectory.existing(out)
     if run.weights.is_file():
         return run
-    run.remove_left_overs()
     config = run.read_config()
     settings = dataclasses.replace(resolve(config), **machine)
-    dataset = data_sets.load(settings.data if data is None else data)
-    torch.manual_seed(settings.seed)
-    network = _network(network, config, dataset, run)
-    if not run.checkpoint.is_file():
-        _load_initial(network, settings)
-    state = assemble(settings, run, network, dataset)
+    with joined(settings.device) as group:
+        group.on_first(run.remove_left_overs)
+        dataset = data_sets.load(settings.data if data is None else data)
+        torch.manual_seed(settings.seed)
+        network = _network(network, config, dataset, run)
+        if not run.checkpoint.is_file():
+            _load_initial(network, settings)
+        state = assemble(settings, run, network, dataset, group)
+        group.on_first(lambda: _keep_model_source(run, settings))
+        if run.checkpoint.is_file():
+            restore(state)
+        return _run(state, observer or SilentObserver())
+
+
+def _open(run: RunDirectory, settings: TrainingSettings, config: dict[str, Any], overwrite: bool) -> None:
+    """The first files of a new run."""
+    if overwrite and run.path.is_dir():
+        run.clear()
+    write_toml(run.config, config)
     _keep_model_source(run, settings)
-    if run.checkpoint.is_file():
-        restore(state)
-    return _run(state, observer or SilentObserver())
 
 
 def _check_place(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
@@ -128,14 +137,19 @@ def _keep_model_source(run: RunDirectory, settings: TrainingSettings) -> None:
 
 def _run(state: TrainingState, observer: Observer) -> RunDirectory:
     plan = [phase for phase in state.settings.plan for _ in range(phase.epochs)]
+    observer = observer if state.group.is_first else SilentObserver()
     observer.on_start(len(plan), state.batches, state.position)
     with Interruption() as interruption:
         while state.position.epoch < len(plan):
             _epoch(state, plan[state.position.epoch], observer, interruption)
-    save_tensors(state.run.weights, state.network.state_dict(), {"epochs": len(plan)})
+    state.group.on_first(lambda: _finish(state, len(plan)))
+    return state.run
+
+
+def _finish(state: TrainingState, epochs: int) -> None:
+    save_tensors(state.run.weights, state.network.state_dict(), {"epochs": epochs})
     with disk_errors(state.run.checkpoint):
         state.run.checkpoint.unlink(missing_ok=True)
-    return state.run
 
 
 def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption: Interruption) -> None:
@@ -147,11 +161,12 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
         started = time.perf_counter()
         share = settings.radius_share(position.epoch + (position.batch + 1) / state.batches)
         radius = settings.eps * share
-        _step(state, phase, state.terms(objective, images, labels, share))
+        rows = state.group.rows(len(images))
+        _step(state, phase, state.terms(objective, images, labels, share, rows), rows.share)
         position.batch += 1
         position.seconds += time.perf_counter() - started
         observer.on_batch(position, phase, radius)
-        if interruption.requested and position.batch < state.batches:
+        if state.group.any(interruption.requested) and position.batch < state.batches:
             _check_weights(state, phase)
             save(state)
             raise InterruptedByUserError(
@@ -161,15 +176,17 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
     _finish_epoch(state, phase, observer)
 
 
-def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor]) -> None:
-    loss = torch.stack(list(terms.values())).sum()
-    values = dict(zip(terms, torch.stack(list(terms.values())).tolist(), strict=True))
-    if not torch.isfinite(loss):
+def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor], weight: float) -> None:
+    """One step by the loss of the whole batch, of which this process has the terms of its rows, of this weight."""
+    weighted = torch.stack(list(terms.values())) * weight
+    values = dict(zip(terms, state.group.total(weighted).tolist(), strict=True))
+    if not math.isfinite(sum(values.values())):
         shown = ", ".join(f"{name} = {value:g}" for name, value in values.items())
         raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
     state.position.lr = state.optimiser.param_groups[0]["lr"]
     state.optimiser.zero_grad()
-    loss.backward()
+    weighted.sum().backward()
+    state.group.add_gradients(list(state.network.parameters()))
     if state.settings.gradient_clip:
         nn.utils.clip_grad_norm_(state.network.parameters(), state.settings.gradient_clip)
     state.optimiser.step()
@@ -196,6 +213,15 @@ def _not_finite(what: str, state: TrainingState, phase: Phase) -> UserError:
 
 def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> None:
     _check_weights(state, phase)
+    metrics = state.group.on_first(lambda: _measure(state, phase))
+    state.position = Position(state.position.epoch + 1)
+    save(state)
+    if metrics:
+        observer.on_epoch(metrics)
+
+
+def _measure(state: TrainingState, phase: Phase) -> dict[str, Any]:
+    """The metrics of the epoch that was finished, written down."""
     position, settings = state.position, state.settings
     metrics: dict[str, Any] = {
         "epoch": position.epoch + 1,
@@ -210,10 +236,8 @@ def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> Non
         metrics["stable_share_ibp"] = interval_stable_share(
             state.network, state.validation, settings.eps, STABLE_SHARE_IMAGES
         )
-    state.position = Position(position.epoch + 1)
     state.run.add_metrics(metrics)
-    save(state)
-    observer.on_epoch(metrics)
+    return metrics
 
 
 def _order(count: int, seed: int, epoch: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from steadynet import data as data_sets
 from steadynet.bounds.live import LiveGraph
 from steadynet.checkpoint import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
+from steadynet.distributed import Group
 from steadynet.errors import UserError, one_line
+from steadynet.global_batch import Rows
 from steadynet.objectives import Batch, Objective
 from steadynet.observer import Position
 from steadynet.run_directory import RunDirectory
@@ -34,6 +36,7 @@ class TrainingState:
     augment: bool
     device: torch.device
     position: Position
+    group: Group = field(default_factory=Group)
 
     @property
     def batches(self) -> int:
@@ -45,23 +48,33 @@ class TrainingState:
         """The network's graph, for objectives that bound it."""
         return LiveGraph(self.network)
 
-    def terms(self, objective: Objective, images: Tensor, labels: Tensor, share: float) -> dict[str, Tensor]:
-        """The loss terms of one batch at this share of the radius."""
+    def terms(
+        self, objective: Objective, images: Tensor, labels: Tensor, share: float, rows: Rows | None = None
+    ) -> dict[str, Tensor]:
+        """The loss terms of one batch at this share of the radius; of these rows of it, where a group shares it."""
         radius = self.settings.eps * share
+        if rows:
+            images, labels = rows(images), rows(labels)
         batch = Batch(self.network, images.to(self.device), labels.to(self.device), radius, share, self.live)
-        with torch.autocast("cuda", torch.bfloat16, enabled=self.settings.amp and self.device.type == "cuda"):
+        amp = self.settings.amp and self.device.type == "cuda"
+        with torch.autocast("cuda", torch.bfloat16, enabled=amp), self.group.seeing_all(rows):
             return objective.terms(batch)
 
 
 def assemble(
-    settings: TrainingSettings, run: RunDirectory, network: nn.Module, dataset: data_sets.Dataset
+    settings: TrainingSettings,
+    run: RunDirectory,
+    network: nn.Module,
+    dataset: data_sets.Dataset,
+    group: Group | None = None,
 ) -> TrainingState:
     """The state before the first batch; what cannot be trained is said here, before anything is written."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise UserError("the model has no weights to train")
-    device = pick_device(settings.device)
+    group = group or Group()
+    device = pick_device(settings.device) if group.is_alone else group.device
     network = network.to(device)
     if any(parameter.dim() == 4 for parameter in network.parameters()):
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -71,10 +84,18 @@ def assemble(
         images = images.subset(torch.arange(min(settings.train_images, len(images))))
     schedule = _schedule(settings, optimiser, data_sets.batch_count(images, settings.batch_size))
     state = TrainingState(
-        settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position()
+        settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position(), group
     )
+    group.check_same("the settings, the images or their order", [*_identity(settings), images.images, images.labels])
+    group.share(list(network.state_dict().values()))
     _rehearse(state)
     return state
+
+
+def _identity(settings: TrainingSettings) -> list[Tensor]:
+    """What all processes of one training must agree on, as bytes."""
+    config = dataclasses.replace(settings, device="auto", threads=None).as_config()
+    return [torch.tensor(list(repr(sorted(config.items())).encode()), dtype=torch.uint8)]
 
 
 def _schedule(
@@ -124,7 +145,13 @@ def _rehearse(state: TrainingState) -> None:
 
 
 def save(state: TrainingState) -> None:
-    """Everything that going on takes, as the run's checkpoint."""
+    """Everything that going on takes, as the run's checkpoint; all processes must have the same weights."""
+    state.group.check_same("the weights", list(state.network.state_dict().values()))
+    state.group.share_generators()
+    state.group.on_first(lambda: _save(state))
+
+
+def _save(state: TrainingState) -> None:
     tensors = {f"network.{name}": value for name, value in state.network.state_dict().items()}
     tensors |= optimiser_tensors(state.optimiser)
     tensors["generator.cpu"] = torch.get_rng_state()

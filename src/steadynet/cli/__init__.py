@@ -13,6 +13,7 @@ from steadynet.cli import cross_check, data, demo, evaluate, export, listing, pr
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.flags import Parser, parse
 from steadynet.interruption import InterruptedByUserError
+from steadynet.ranks import give_way, this_process
 
 EPILOGUE = """\
 first steps:
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
             parsed = _parse(sys.argv[1:] if arguments is None else arguments)
             return COMMANDS[parsed.command].run(parsed) or 0
     except InterruptedByUserError as stop:
-        return _end(130, str(stop))
+        return _end(130, str(stop)) if not give_way(0.5) else 130
     except UserError as error:
         return _end(2, f"error: {error}")
     except KeyboardInterrupt:
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _end(code: int, line: str) -> int:
-    _say(line)
+    _say(give_way() + line)
     return code
 
 
@@ -68,7 +69,8 @@ def _one_line_warnings() -> Iterator[None]:
     """A warning is one line for its reader, not a line of our source."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        _say(f"warning: {message}")
+        if this_process().is_first:
+            _say(f"warning: {message}")
 
     before, warnings.showwarning = warnings.showwarning, show
     try:

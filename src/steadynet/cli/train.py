@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from steadynet.cli.command import Command
 from steadynet.errors import UserError
 from steadynet.flags import Parser, add_flags
+from steadynet.ranks import this_process
 
 if TYPE_CHECKING:
     from steadynet.plugins import Setting
@@ -58,10 +59,11 @@ def _settings_of_methods() -> list[Setting]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console
+    from steadynet.display import console, messages
     from steadynet.run_directory import RunDirectory, read_toml
     from steadynet.settings import merge, resolve
 
+    console.quiet = messages.quiet = not this_process().is_first
     given = {key: value for key, value in vars(arguments).items() if key not in ("command", *PLACE)}
     if arguments.config:
         given = merge(read_toml(Path(arguments.config)), given)
