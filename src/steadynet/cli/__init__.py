@@ -9,7 +9,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadynet.cli import cross_check, data, demo, evaluate, export, listing, prune, train, verify, vnncomp
+from steadynet.cli import (
+    cross_check,
+    data,
+    demo,
+    evaluate,
+    export,
+    listing,
+    prune,
+    reproduce,
+    status,
+    train,
+    tune,
+    verify,
+    vnncomp,
+)
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.flags import Parser, parse
 from steadynet.interruption import InterruptedByUserError
@@ -29,6 +43,9 @@ COMMANDS = {
     "evaluate": evaluate.COMMAND,
     "verify": verify.COMMAND,
     "cross-check": cross_check.COMMAND,
+    "tune": tune.COMMAND,
+    "reproduce": reproduce.COMMAND,
+    "status": status.COMMAND,
     "prune": prune.COMMAND,
     "export": export.COMMAND,
     "vnncomp": vnncomp.COMMAND,
@@ -38,7 +55,10 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0 when it went well, 1 where verifiers contradict, 2 for a mistake, 130 when interrupted."""
+    """Run one command; its exit code.
+
+    0 when it went well, 1 where verifiers contradict or a job failed, 2 for a mistake, 130 when interrupted.
+    """
     try:
         with _one_line_warnings():
             parsed = _parse(sys.argv[1:] if arguments is None else arguments)

@@ -31,10 +31,10 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
-    add_flags(parser.add_argument_group("the methods' own settings"), _settings_of_methods())
+    add_flags(parser.add_argument_group("the methods' own settings"), settings_of_methods())
 
 
-def _settings_of_methods() -> list[Setting]:
+def settings_of_methods() -> list[Setting]:
     """Every setting of every method once, with the methods that have it and, where they differ, their defaults."""
     from steadynet import objectives
     from steadynet.plugins import describe_value, settings_of

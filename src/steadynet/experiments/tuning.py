@@ -18,6 +18,7 @@ from steadynet import data as data_sets
 from steadynet import objectives
 from steadynet.errors import UserError
 from steadynet.evaluation import accuracy
+from steadynet.plugins import setting
 from steadynet.run_directory import RunDirectory, write_json
 from steadynet.settings import TrainingSettings, resolve
 from steadynet.trained import load_trained
@@ -42,9 +43,9 @@ class Window:
 class Effort:
     """How hard to search: short fine-tunings of ``trial_epochs``, then a few of full length."""
 
-    trial_epochs: int = 5
-    trials: int = 8
-    full_trials: int = 3
+    trial_epochs: int = setting(5, "epochs of a short fine-tuning")
+    trials: int = setting(8, "short fine-tunings at most")
+    full_trials: int = setting(3, "fine-tunings of full length at most")
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -59,9 +60,9 @@ def strength_of(method: str) -> tuple[str | None, str]:
     (('nbc', 'beta'), ('nbc', 'beta'), (None, 'eps'))
     """
     for part in reversed(objectives.parts_of(method)):
-        setting = objectives.available()[part].strength
-        if setting:
-            return part, setting
+        strength = objectives.available()[part].strength
+        if strength:
+            return part, strength
     return None, "eps"
 
 

@@ -91,7 +91,7 @@ class Objective(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     is_regulariser: ClassVar[bool] = False  # a regulariser joins another objective: ``trades+nbc``
-    strength: ClassVar[str | None] = None  # the setting that ``steadynet tune`` searches; the radius where there is none
+    strength: ClassVar[str | None] = None  # the setting that ``steadynet tune`` searches; without one, the radius
 
     eps: float | None = None  # the radius where a call gives none
 

@@ -1,0 +1,151 @@
+"""What a person sees of an experiment: bars in a terminal, plain lines elsewhere, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.progress import TaskID
+
+from steadynet.display import console, heading, messages, progress_bar, table
+from steadynet.experiments.plan import Plan
+from steadynet.experiments.runner import Watcher
+from steadynet.experiments.status import Status, counts, eta, failures
+from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
+from steadynet.experiments.tasks import Event
+
+NAMES = {
+    "test_acc_percent": "test accuracy %",
+    "unsat_percent": "UNSAT %",
+    "n_unsat": "#UNSAT",
+    "stable_percent": "Stable %",
+    "time_s": "Time (s)",
+    "time_unsat_timeout_s": "Time_U+T (s)",
+}
+HIDDEN = ("n_sat", "n_timeout", "n_unknown", "n_error")
+
+
+class GridDisplay(Watcher):
+    """A bar of the grid, and one of each running task; where nobody watches, a line for each that ends."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.progress = progress_bar()
+        self.bars: dict[str, TaskID] = {}
+
+    def __enter__(self) -> GridDisplay:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.progress.__exit__(*error)
+
+    def on_start(self, plan: Plan, status: Status) -> None:
+        """Say what is to do."""
+        self.status, self.total = status, len(plan.tasks)
+        console.print(f"{self.title}: {self.total} tasks, {len(plan.done)} of them done", soft_wrap=True)
+        self.grid = self.progress.add_task("grid", total=self.total, completed=len(plan.done), note="")
+
+    def on_event(self, event: Event) -> None:
+        """Move the bars, or print a line."""
+        if event.state == "running":
+            bar = self.bars.get(event.task)
+            if bar is None:
+                self.bars[event.task] = self.progress.add_task(event.task, total=event.total or None, note="")
+            else:
+                self.progress.update(bar, completed=event.done, total=event.total or None, note=event.note)
+            return
+        if event.task in self.bars:
+            self.progress.remove_task(self.bars.pop(event.task))
+        found = counts(self.status.content["tasks"].values())
+        self.progress.update(self.grid, completed=found["done"], note=_words(found))
+        if event.state != "done" or self.progress.disable:
+            note = f": {event.note}" if event.note else ""
+            messages.print(
+                f"{found['done']}/{self.total} {event.task} {event.state}{note}", soft_wrap=True, markup=False
+            )
+
+
+def _words(found: dict[str, int]) -> str:
+    states = ("done", "running", "waiting", "failed", "blocked")
+    return "  ".join(f"{state} {found[state]}" for state in states if found.get(state))
+
+
+def show_table(title: str, rows: Sequence[TableRow]) -> None:
+    """A table a model: a line a metric and radius, a column a method, ours beside the paper's number."""
+    numbers = summarised(rows)
+    if not numbers:
+        heading(f"{title}: nothing is done yet")
+    for model in dict.fromkeys(row.model for row in rows):
+        own = [row for row in rows if row.model == model]
+        methods = list(dict.fromkeys(row.method for row in own))
+        lines = []
+        for metric, eps in dict.fromkeys((row.metric, row.eps) for row in sorted(own, key=_order)):
+            cells = [_cell(numbers.get((model, method, metric, eps))) for method in methods]
+            if metric not in HIDDEN and any(cells):
+                lines.append(["" if eps is None else f"{eps:.3g}", _metric(metric), *cells])
+        data = ", ".join(dict.fromkeys(row.dataset for row in own))
+        table(f"{title}: {model} on {data}, ours (the paper's)", ["ε", "", *methods], lines)
+    for row in dict.fromkeys((row.model, row.method) for row in rows if row.note == MISSED):
+        console.print(f"{row[0]} by {row[1]}: {MISSED}", soft_wrap=True)
+
+
+def _order(row: TableRow) -> tuple[bool, float]:
+    return row.metric.endswith(DELTA), row.eps or 0.0
+
+
+def _metric(metric: str) -> str:
+    plain = metric.removesuffix(DELTA)
+    name = NAMES.get(plain) or plain.replace("pgd", "PGD-").replace("_percent", " %")
+    return f"Δ {name}" if plain != metric else name
+
+
+def _cell(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    ours = "–" if summary.mean is None else f"{summary.mean:.{1 if abs(summary.mean) >= 1 else 2}f}"
+    spread = "" if summary.spread is None else f"±{summary.spread:.1f}"
+    paper = "" if summary.paper_value is None else f" ({summary.paper_value:g})"
+    return f"{ours}{spread}{paper}"
+
+
+def show_failures(found: dict[str, str]) -> None:
+    """What failed, a line each."""
+    for name, reason in found.items():
+        messages.print(f"failed: {name}: {reason}", soft_wrap=True, markup=False)
+
+
+def show_status(path: str, content: dict[str, Any]) -> None:
+    """Counts, what runs, what failed, and how long it will take."""
+    tasks = content["tasks"]
+    kinds = list(dict.fromkeys(task["kind"] for task in tasks.values()))
+    states = ("done", "running", "waiting", "failed", "blocked")
+    lines = []
+    for kind in kinds:
+        found = counts(task for task in tasks.values() if task["kind"] == kind)
+        lines.append([kind, *(found[state] for state in states)])
+    found = counts(tasks.values())
+    left = found["waiting"] + found["running"]
+    state = "at work" if content["at_work"] else "stopped" if left else "finished"
+    table(f"{path}: {content['name']}, {state}", ["", *states], [*lines, ["all", *(found[state] for state in states)]])
+    for name, task in tasks.items():
+        if task["state"] == "running":
+            share = f" {task['done']}/{task['total']}" if task.get("total") else ""
+            console.print(f"running: {name}{share} {task.get('note', '')}".rstrip(), soft_wrap=True, markup=False)
+    for name, reason in failures(content).items():
+        console.print(f"failed: {name}: {reason}", soft_wrap=True, markup=False)
+    if left:
+        seconds = eta(content)
+        shown = "not known yet" if seconds is None else _duration(seconds)
+        console.print(f"time left: {shown}" if content["at_work"] else f"time left, once it goes on: {shown}")
+
+
+def _duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> [_duration(seconds) for seconds in (8, 90, 7300)]
+    ['8 s', '2 min', '2.0 h']
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,93 @@
+"""``steadynet reproduce``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steadynet.cli.command import Command
+from steadynet.errors import UserError
+from steadynet.flags import Parser, add_flags
+from steadynet.interruption import InterruptedByUserError
+
+if TYPE_CHECKING:
+    from steadynet.experiments.engines import Engine
+
+OWN = ("command", "experiment", "scale", "out", "only", "seeds", "engine", "reuse")
+
+
+def _configure(parser: Parser) -> None:
+    from steadynet.experiments import engines
+    from steadynet.experiments.grid import names
+    from steadynet.plugins import Setting, settings_of
+
+    parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(names())}, or a grid of your own: FILE.toml")
+    parser.add_argument("--scale", metavar="SCALE", help="paper, laptop, smoke, or one of your own [paper]")
+    parser.add_argument("--out", metavar="DIR", help="where to write [experiments/NAME-SCALE]")
+    parser.add_argument("--only", nargs="+", default=[], metavar="KIND=NAME", help="model=M1 method=rs,nbc: some cells")
+    parser.add_argument("--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="a network a seed [0]")
+    parser.add_argument(
+        "--reuse", nargs="+", default=[], metavar="DIR", help="take runs of the same settings from these experiments"
+    )
+    parser.add_argument("--engine", default="local", metavar="NAME", help="where to run [local]")
+    seen: dict[str, Setting] = {}
+    for plugin in engines.available().values():
+        seen |= {entry.name: entry for entry in settings_of(plugin)}
+    add_flags(parser.add_argument_group("the engines' own settings"), seen.values())
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: 0, 1, 2, …")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from steadynet.cli.grid_display import GridDisplay, show_failures, show_table
+    from steadynet.display import console
+    from steadynet.experiments.grid import read_grid
+    from steadynet.experiments.runner import reproduce
+
+    grid = read_grid(arguments.experiment, arguments.scale)
+    out = Path(arguments.out or Path("experiments") / f"{grid.name}-{grid.scale}")
+    try:
+        with GridDisplay(grid.title) as display:
+            outcome = reproduce(
+                grid,
+                out,
+                _engine(arguments),
+                seeds=list(dict.fromkeys(arguments.seeds)),
+                only=_only(arguments.only),
+                reuse=[Path(path) for path in arguments.reuse],
+                watcher=display,
+            )
+    except KeyboardInterrupt as stop:
+        raise InterruptedByUserError(
+            f"stopped; everything done is saved in {out}. The same command goes on; "
+            f"see: steadynet status {shlex.quote(str(out))}"
+        ) from stop
+    show_table(grid.title, outcome.rows)
+    console.print(f"written: {out / 'table.csv'}, {out / 'table.json'}", soft_wrap=True)
+    show_failures(outcome.failures)
+    return 1 if outcome.failures else 0
+
+
+def _engine(arguments: argparse.Namespace) -> Engine:
+    from steadynet.experiments import engines
+    from steadynet.plugins import choose, make
+
+    plugin = choose("engine", arguments.engine, engines.available())
+    return make(plugin, {key: value for key, value in vars(arguments).items() if key not in OWN})
+
+
+def _only(words: list[str]) -> dict[str, list[str]]:
+    pairs = [word.partition("=") for word in words]
+    for kind, equals, names in pairs:
+        if not equals or not names:
+            raise UserError(f"--only {kind}: write model=M1, method=nbc, or several as method=rs,nbc")
+    return {kind: names.split(",") for kind, _, names in pairs}
+
+
+COMMAND = Command("a table of the paper: train, evaluate, verify and tabulate a whole grid", _configure, _run)

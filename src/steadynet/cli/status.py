@@ -1,0 +1,37 @@
+"""``steadynet status``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from steadynet.cli.command import Command
+from steadynet.errors import UserError
+from steadynet.flags import Parser
+
+FOLDER = Path("experiments")
+
+
+def _configure(parser: Parser) -> None:
+    parser.add_argument("out", nargs="*", metavar="DIR", help="experiments; all in experiments/ unless given")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.cli.grid_display import show_status
+    from steadynet.experiments.status import read_status
+
+    found = [Path(path) for path in arguments.out] or sorted(path.parent for path in FOLDER.glob("*/status.json"))
+    if not found:
+        raise UserError(f"there are no experiments in {FOLDER}/: name a directory, or start one with reproduce")
+    contents = {str(path): read_status(path) for path in found}
+    if arguments.json:
+        sys.stdout.write(json.dumps(contents, indent=2) + "\n")
+        return
+    for path, content in contents.items():
+        show_status(path, content)
+
+
+COMMAND = Command("how experiments are getting on: done, running, failed, time left", _configure, _run)

@@ -1,0 +1,96 @@
+"""``steadynet tune``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steadynet.cli.command import Command
+from steadynet.cli.train import settings_of_methods
+from steadynet.errors import UserError
+from steadynet.flags import Parser, add_flags
+
+if TYPE_CHECKING:
+    from steadynet.run_directory import RunDirectory
+
+OWN = ("command", "target_drop", "out")
+KEPT = ("data", "model", "validation", "seed", "normalise")  # settings of the run it starts from
+
+
+def _configure(parser: Parser) -> None:
+    from steadynet.experiments.tuning import Effort
+    from steadynet.plugins import settings_of
+    from steadynet.settings import TrainingSettings
+
+    parser.add_argument(
+        "--target-drop",
+        nargs=2,
+        type=float,
+        metavar=("LEAST", "MOST"),
+        required=True,
+        help="percentage points of validation accuracy to lose",
+    )
+    parser.add_argument("--out", metavar="RUN", required=True, help="the run directory to write")
+    add_flags(parser.add_argument_group("the search"), settings_of(Effort))
+    add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
+    add_flags(parser.add_argument_group("the methods' own settings"), settings_of_methods())
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from steadynet.display import console
+    from steadynet.experiments.tuning import Effort, Window, tune
+    from steadynet.plugins import settings_of
+    from steadynet.run_directory import RunDirectory
+
+    given = {key: value for key, value in vars(arguments).items() if key not in OWN}
+    effort = Effort(**{entry.name: given.pop(entry.name) for entry in settings_of(Effort) if entry.name in given})
+    if "init" not in given:
+        raise UserError("--init names the run to start from")
+    config = RunDirectory.existing(given["init"]).read_config()
+    values: dict[str, Any] = {key: config[key] for key in KEPT if key in config} | given
+    out = Path(arguments.out)
+    if out.exists() and not (RunDirectory(out).is_run() or (out / "tuning.json").is_file()):
+        raise UserError(f"{out} exists and is not a run directory: choose another --out")
+    record = tune(values, Window(*arguments.target_drop), effort, out=out, trials=Path(f"{out}.trials"), train=_trained)
+    _show(record)
+    if not record["reached"]:
+        return 1
+    console.print(f"trained: {out}\nnext:    steadynet verify {shlex.quote(str(out))}", soft_wrap=True)
+    return 0
+
+
+def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
+    """A fine-tuning that is watched; a finished one is taken as it is, a killed one goes on."""
+    from steadynet.display import observing
+    from steadynet.run_directory import RunDirectory
+    from steadynet.settings import resolve
+    from steadynet.training import resume, train
+
+    run, settings = RunDirectory(path), resolve(values)
+    if run.weights.is_file():
+        return run
+    with observing(run, settings) as observer:
+        if run.checkpoint.is_file():
+            return resume(path, observer=observer)
+        return train(settings, path, overwrite=True, observer=observer)
+
+
+def _show(record: dict[str, Any]) -> None:
+    from steadynet.display import console, table
+
+    low, high = record["target_drop"]
+    table(
+        f"{record['method']}: validation accuracy before it {record['accuracy_before']:.2f} %, "
+        f"to lose {low:g} to {high:g} points",
+        ["epochs", record["strength"], "lost"],
+        [[trial["epochs"], f"{trial['value']:.4g}", f"{trial['drop']:.2f}"] for trial in record["trials"]],
+    )
+    if record["reached"]:
+        console.print(f"found: {record['strength']} = {record['value']:.4g} loses {record['drop']:.2f} points")
+    else:
+        console.print(f"{record['method']} cannot reach the window: no strength tried loses {low:g} to {high:g} points")
+
+
+COMMAND = Command("fine-tune a run so that its accuracy falls by a given amount", _configure, _run)

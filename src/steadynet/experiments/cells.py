@@ -1,0 +1,196 @@
+"""The cells of a grid: a network, a method and a seed each, with all its settings and the name of its run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from steadynet import objectives
+from steadynet.data import Dataset
+from steadynet.errors import UnknownNameError, UserError
+from steadynet.experiments.grid import Grid
+from steadynet.experiments.shards import Ask
+from steadynet.experiments.tuning import Effort
+from steadynet.plugins import fits
+from steadynet.settings import parse_phases, parse_radius, resolve
+from steadynet.verification import make_verifier
+
+MACHINE = ("device", "threads", "tensorboard")  # settings that say where and how to watch, not what is trained
+SHARD = 20  # properties
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One network trained by one method, and what is asked of it."""
+
+    model: str
+    method: str
+    seed: int
+    key: str  # of the run: readable, then a hash of the whole configuration
+    settings: dict[str, Any]  # of the training; ``init`` is a path relative to the experiment's directory
+    verification: dict[str, Any]
+    evaluation: dict[str, Any]
+    drop: tuple[float, float] | None
+    tuning: dict[str, int]
+    init: Cell | None
+    against: str | None
+    cpus: int
+    gpus: float
+
+    @property
+    def run(self) -> str:
+        """The run directory, relative to the experiment's."""
+        return f"runs/{self.key}"
+
+    @property
+    def data(self) -> str:
+        """The data set it is trained and tested on."""
+        return self.settings["data"]
+
+    @property
+    def radii(self) -> tuple[float, ...]:
+        """The radii it is verified at."""
+        return tuple(parse_radius(eps) for eps in _list(self.verification.get("eps", self.settings["eps"])))
+
+    def ask(self, index: Sequence[int]) -> Ask:
+        """The properties of these test images."""
+        table = self.verification
+        settings = {key: value for key, value in table.items() if key not in _VERIFICATION}
+        shard = int(table.get("shard", SHARD))
+        return Ask(self.data, tuple(index), self.radii, table.get("verifier", "branch_and_bound"), settings, shard)
+
+    def index(self, dataset: Dataset) -> list[int]:
+        """The test images asked about: the first of each class, taking turns, the same for every method."""
+        chosen = dataset.test.first_of_each_class(self.verification.get("per_class", 10), dataset.class_count)
+        return chosen[: self.verification.get("tasks", len(chosen))].tolist()
+
+    @property
+    def pgd_steps(self) -> list[int]:
+        """Steps of each attack."""
+        return _list(self.evaluation.get("pgd_steps", 100))
+
+
+_VERIFICATION = ("eps", "per_class", "tasks", "verifier", "shard")
+_COUNTS = {"verification": ("per_class", "tasks", "shard"), "evaluation": ("images",), "resources": ("cpus",)}
+
+
+Only = Mapping[str, Sequence[str]]
+
+
+def cells_of(grid: Grid, seeds: Sequence[int], only: Only | None = None) -> list[Cell]:
+    """Every cell, by model, method and seed; ``only`` picks some: ``{"model": ["M1"], "method": ["rs", "nbc"]}``."""
+    only = only or {}
+    known: dict[str, list[str]] = {
+        "model": list(grid.models),
+        "method": list(grid.methods),
+        "seed": [str(seed) for seed in seeds],
+    }
+    for kind, wanted in only.items():
+        if kind not in known:
+            raise UnknownNameError("kind of cell", kind, known)
+        for name in wanted:
+            if name not in known[kind]:
+                raise UnknownNameError(kind, name, known[kind])
+    kept = {kind: [name for name in all_of if name in only.get(kind, all_of)] for kind, all_of in known.items()}
+    return [
+        _cell(grid, model, method, int(seed))
+        for model in kept["model"]
+        for method in kept["method"]
+        for seed in kept["seed"]
+    ]
+
+
+def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
+    place = f"{grid.name}, {model} by {method}"
+    table = grid.methods[method]
+    init = _cell(grid, model, table["init"], seed) if "init" in table else None
+    try:
+        settings = _settings(grid, model, method, seed)
+        config = resolve(settings).as_config()
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+    tables = {name: grid.table(name, model, method) for name in ("verification", "evaluation", "resources")}
+    _check_counts(tables, place)
+    whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
+    tuning = {}
+    if init:
+        whole["init"] = init.key
+        settings["init"] = init.run
+    if "drop" in table:
+        tuning = dataclasses.asdict(Effort(**grid.content.get("tuning", {})))
+        whole |= {"drop": table["drop"], "tuning": tuning}
+    cell = Cell(
+        model=model,
+        method=method,
+        seed=seed,
+        key=_key(f"{model}-{method}-seed-{seed}", whole),
+        settings=settings,
+        verification=tables["verification"],
+        evaluation=tables["evaluation"],
+        drop=tuple(table["drop"]) if "drop" in table else None,
+        tuning=tuning,
+        init=init,
+        against=table.get("against"),
+        cpus=tables["resources"].get("cpus", 1),
+        gpus=tables["resources"].get("gpus", 0),
+    )
+    try:
+        ask = cell.ask([])
+        make_verifier(ask.verifier, ask.verifier_settings)
+        _ = cell.radii
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+    return cell
+
+
+def _settings(grid: Grid, model: str, method: str, seed: int) -> dict[str, Any]:
+    """The settings of a cell's training, as ``resolve`` takes them; parts that a method does not use are left out."""
+    settings = grid.table("training", model, method)
+    shares = str(grid.methods[method].get("phases", method))
+    phases = _phases(shares, settings.pop("epochs", 20))
+    used = {part for phase in parse_phases(phases) for part in objectives.parts_of(phase.method)}
+    parts = {name: table for name, table in grid.table("parts", model, method).items() if name in used}
+    network = grid.models[model].get("network", model)
+    return settings | {"model": network, "phases": phases, "seed": seed, "methods": parts}
+
+
+def _phases(shares: str, epochs: int) -> str:
+    """Phases of so many epochs together, from the share each has; a method alone has all.
+
+    >>> _phases("rs:1/2 rs+nbc:1/2", 400), _phases("nbc", 20)
+    ('rs:200 rs+nbc:200', 'nbc:20')
+    """
+    parts = [part.rpartition(":") for part in shares.split()]
+    if len(parts) == 1 and not parts[0][1]:
+        return f"{parts[0][2]}:{epochs}"
+    try:
+        counts = [max(1, round(epochs * Fraction(share))) for _, _, share in parts]
+    except (ValueError, ZeroDivisionError) as error:
+        raise UserError(f"phases = '{shares}' are not METHOD:SHARE, as in 'rs:1/2 rs+nbc:1/2'") from error
+    return " ".join(f"{method}:{count}" for (method, _, _), count in zip(parts, counts, strict=True))
+
+
+def _key(prefix: str, whole: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:10]
+    return f"{re.sub(r'[^A-Za-z0-9+@.]+', '-', prefix)}-{digest}"
+
+
+def _check_counts(tables: Mapping[str, Mapping[str, Any]], place: str) -> None:
+    for table, keys in _COUNTS.items():
+        for key in keys:
+            value = tables[table].get(key, 1)
+            if not fits(value, int) or value < 1:
+                raise UserError(f"{place}: {key} = {value!r} in [{table}] must be a whole number above 0")
+    for steps in _list(tables["evaluation"].get("pgd_steps", 100)):
+        if not fits(steps, int) or steps < 1:
+            raise UserError(f"{place}: pgd_steps = {steps!r} must be whole numbers above 0")
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]

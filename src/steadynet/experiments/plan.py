@@ -1,0 +1,157 @@
+"""From cells to tasks: what is there already, and what is left to do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steadynet import data as data_sets
+from steadynet.experiments import tuning
+from steadynet.experiments.cells import Cell
+from steadynet.experiments.shards import Ask
+from steadynet.experiments.tasks import Task
+from steadynet.run_directory import RunDirectory, write_text
+from steadynet.verdicts import read_rows
+
+
+@dataclass
+class Plan:
+    """Every task of some cells, in order; those in ``done`` are there already."""
+
+    tasks: dict[str, Task] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    asks: dict[str, Ask] = field(default_factory=dict)  # by key of the run
+
+    @property
+    def left(self) -> list[Task]:
+        """The tasks still to be done."""
+        return [task for name, task in self.tasks.items() if name not in self.done]
+
+    def add(self, task: Task, done: bool) -> None:
+        """A task; two cells of the same configuration share theirs."""
+        self.tasks[task.name] = task
+        if done:
+            self.done.add(task.name)
+
+
+def planned(root: Path, cells: Sequence[Cell]) -> Plan:
+    """The tasks of these cells and of what they start from."""
+    plan, chosen = Plan(), _images(cells)
+    for cell in cells:
+        if cell.init:
+            _add_training(plan, root, cell.init)
+        _add_training(plan, root, cell)
+        _add_evaluation(plan, root, cell)
+        _add_verification(plan, root, cell, chosen[cell.data, _count(cell)])
+    _write_tasks(root, chosen)
+    return plan
+
+
+def asks_of(cells: Sequence[Cell]) -> dict[str, Ask]:
+    """What is asked of each run, by key."""
+    chosen = _images(cells)
+    return {cell.key: cell.ask(chosen[cell.data, _count(cell)]) for cell in cells}
+
+
+def _count(cell: Cell) -> tuple[int, int | None]:
+    return cell.verification.get("per_class", 10), cell.verification.get("tasks")
+
+
+def _images(cells: Sequence[Cell]) -> dict[tuple[str, tuple[int, int | None]], list[int]]:
+    """The test images of each data set and number of tasks, chosen once, whatever the method."""
+    loaded = {name: data_sets.load(name) for name in {cell.data for cell in cells}}
+    return {(cell.data, _count(cell)): cell.index(loaded[cell.data]) for cell in cells}
+
+
+def _write_tasks(root: Path, chosen: dict[tuple[str, tuple[int, int | None]], list[int]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["data", "test_image"])
+    writer.writerows(sorted({(data, index) for (data, _), images in chosen.items() for index in images}))
+    write_text(root / "tasks.csv", text.getvalue())
+
+
+def training_name(cell: Cell) -> str:
+    """The task that makes a cell's network."""
+    return f"{cell.key}/{'tune' if cell.drop else 'train'}"
+
+
+def _add_training(plan: Plan, root: Path, cell: Cell) -> None:
+    name, run = training_name(cell), RunDirectory(root / cell.run)
+    spec: dict[str, Any] = {"run": cell.run, "settings": cell.settings}
+    reads: tuple[str, ...] = (cell.run,)
+    writes: tuple[str, ...] = (cell.run,)
+    if cell.init:
+        reads = (cell.init.run, *reads)
+    if cell.drop:
+        trials = f"trials/{cell.key}"
+        spec |= {"drop": list(cell.drop), "tuning": cell.tuning, "trials": trials}
+        reads, writes = (*reads, trials), (*writes, trials)
+    task = Task(
+        name,
+        "tune" if cell.drop else "train",
+        spec,
+        needs=(training_name(cell.init),) if cell.init else (),
+        reads=reads,
+        writes=writes,
+        cpus=cell.cpus,
+        gpus=cell.gpus,
+    )
+    plan.add(task, run.weights.is_file() or tuning.missed(run.path))
+
+
+def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
+    spec = {
+        "run": cell.run,
+        "data": cell.data,
+        "radii": list(cell.radii),
+        "pgd_steps": cell.pgd_steps,
+        "images": cell.evaluation.get("images"),
+    }
+    task = Task(
+        f"{cell.key}/evaluate", "evaluate", spec, (training_name(cell),), (cell.run,), (f"{cell.run}/evaluation.json",)
+    )
+    run = RunDirectory(root / cell.run)
+    plan.add(task, tuning.missed(run.path) or evaluated(run, cell))
+
+
+def read_evaluation(run: RunDirectory) -> dict[str, Any]:
+    """What was measured; nothing if it was not."""
+    return json.loads(run.evaluation.read_text(encoding="utf-8")) if run.evaluation.is_file() else {}
+
+
+def evaluated(run: RunDirectory, cell: Cell) -> bool:
+    """Whether a run was measured as the cell asks."""
+    found = read_evaluation(run)
+    if not found or "accuracy_images" not in found:
+        return False
+    images = min(cell.evaluation.get("images", found["accuracy_images"]), found["accuracy_images"])
+    steps = [*(other["pgd_steps"] for other in found["other_attacks"]), found["pgd_steps"]]
+    radii = [row["eps"] for row in found["radii"]]
+    return (found["images"], steps, radii) == (images, cell.pgd_steps, list(cell.radii))
+
+
+def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> None:
+    run, ask = RunDirectory(root / cell.run), cell.ask(images)
+    plan.asks[cell.key] = ask
+    if tuning.missed(run.path):
+        return
+    still_open = {name: left for name, _, left in ask.open_shards(read_rows(run))}
+    for shard, eps, index in ask.open_shards([]):
+        spec = {
+            "run": cell.run,
+            "data": cell.data,
+            "shard": shard,
+            "eps": eps,
+            "index": still_open.get(shard, index),
+            "verifier": ask.verifier,
+            "verifier_settings": ask.verifier_settings,
+        }
+        name = f"{cell.key}/verify-{shard}"
+        task = Task(name, "verify", spec, (training_name(cell),), (cell.run,), (f"{cell.run}/shards/{shard}",))
+        plan.add(task, shard not in still_open)

@@ -1,0 +1,136 @@
+"""An experiment from its grid to its table: killed at any moment, the same call goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadynet.experiments.cells import Cell, Only, cells_of
+from steadynet.experiments.engines import Engine
+from steadynet.experiments.grid import Grid
+from steadynet.experiments.lock import locked
+from steadynet.experiments.plan import Plan, asks_of, planned
+from steadynet.experiments.provenance import provenance
+from steadynet.experiments.shards import put_together
+from steadynet.experiments.status import Status
+from steadynet.experiments.table import TableRow, rows_of, write_table
+from steadynet.experiments.tasks import Event, State
+from steadynet.run_directory import RunDirectory, read_toml, write_text
+
+ENDED: tuple[State, ...] = ("done", "failed", "blocked")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The table, and what failed, with the reason."""
+
+    rows: list[TableRow]
+    failures: dict[str, str]
+
+
+class Watcher:
+    """Who watches a grid; this one says nothing."""
+
+    def on_start(self, plan: Plan, status: Status) -> None:
+        """Before the first task, with all that is to do and all that is done."""
+
+    def on_event(self, event: Event) -> None:
+        """After each event."""
+
+
+def reproduce(
+    grid: Grid,
+    out: Path,
+    engine: Engine,
+    *,
+    seeds: Sequence[int] = (0,),
+    only: Only | None = None,
+    reuse: Sequence[Path] = (),
+    watcher: Watcher | None = None,
+) -> Outcome:
+    """Train, evaluate and verify every cell that is not done, below ``out``, and write the table of all that is.
+
+    Runs of the same configuration that are finished in the experiments ``reuse`` are copied, not trained again.
+    """
+    cells = cells_of(grid, seeds, only)
+    watcher = watcher or Watcher()
+    with locked(out):
+        _write_grid(out, grid, seeds, engine)
+        for cell in cells:
+            _take_from(reuse, out, cell)
+        plan = planned(out, cells)
+        status = Status(out, grid.name, plan)
+        watcher.on_start(plan, status)
+        finished = _Finisher(out, plan)
+
+        def on_event(event: Event) -> None:
+            status.take(event)
+            finished.take(event)
+            watcher.on_event(event)
+
+        try:
+            engine.run(out, plan.left, on_event)
+        finally:
+            status.write()
+        finished.everything()
+        rows = table_of(out, grid, seeds)
+        write_table(out, rows)
+    return Outcome(rows, status.failures())
+
+
+def table_of(out: Path, grid: Grid, seeds: Sequence[int]) -> list[TableRow]:
+    """The table of all cells that have a run, whoever made it, when and in which order."""
+    cells = [cell for cell in cells_of(grid, seeds) if (out / cell.run).is_dir()]
+    return rows_of(out, grid.name, cells, asks_of(cells))
+
+
+class _Finisher:
+    """Puts the shards of a run together as soon as the last of them has ended."""
+
+    def __init__(self, root: Path, plan: Plan) -> None:
+        self.root, self.plan = root, plan
+        self.left: dict[str, set[str]] = {}
+        for task in plan.left:
+            if task.kind == "verify":
+                self.left.setdefault(_key(task.spec), set()).add(task.name)
+
+    def take(self, event: Event) -> None:
+        task = self.plan.tasks[event.task]
+        if task.kind != "verify" or event.state not in ENDED:
+            return
+        left = self.left[_key(task.spec)]
+        left.discard(task.name)
+        if not left:
+            self._put_together(_key(task.spec))
+
+    def everything(self) -> None:
+        for key in self.plan.asks:
+            self._put_together(key)
+
+    def _put_together(self, key: str) -> None:
+        put_together(RunDirectory(self.root / "runs" / key), self.plan.asks[key])
+
+
+def _key(spec: Mapping[str, Any]) -> str:
+    return str(spec["run"]).removeprefix("runs/")
+
+
+def _take_from(others: Sequence[Path], out: Path, cell: Cell) -> None:
+    for other in others:
+        source, run = other / cell.run, out / cell.run
+        if not run.exists() and RunDirectory(source).weights.is_file():
+            made = run.with_name(f".{run.name}.made")
+            shutil.rmtree(made, ignore_errors=True)
+            shutil.copytree(source, made)
+            made.rename(run)
+
+
+def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine) -> None:
+    """The resolved grid with how it was made; a second call keeps the date of the first."""
+    path, made = out / "grid.toml", provenance()
+    first = read_toml(path).get("made", {}).get("started") if path.is_file() else None
+    made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made
+    write_text(path, grid.as_toml(made))

@@ -1,0 +1,112 @@
+"""How a grid is getting on, for those who run it and for those who ask later: ``status.json``, rewritten as it goes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from steadynet.errors import UserError
+from steadynet.experiments.lock import is_locked
+from steadynet.experiments.plan import Plan
+from steadynet.experiments.tasks import Event
+from steadynet.run_directory import write_json
+
+WRITE_EVERY = 1.0  # seconds
+
+
+class Status:
+    """What every task of a grid is at."""
+
+    def __init__(self, root: Path, name: str, plan: Plan) -> None:
+        self.path = root / "status.json"
+        self._written = 0.0
+        now = time.time()
+        self.content: dict[str, Any] = {"name": name, "started": now, "updated": now, "tasks": {}}
+        for task in plan.tasks.values():
+            state = "done" if task.name in plan.done else "waiting"
+            self.content["tasks"][task.name] = {"kind": task.kind, "state": state}
+        self.write()
+
+    def take(self, event: Event) -> None:
+        """Note an event."""
+        task, now = self.content["tasks"][event.task], time.time()
+        if event.state == "running" and task["state"] != "running":
+            task |= {"started": now}
+        elif event.state in ("done", "failed"):
+            task |= {"seconds": round(now - task.get("started", now), 3)}
+        task |= {"state": event.state, "note": event.note}
+        if event.total:
+            task |= {"done": event.done, "total": event.total}
+        if event.state != "running" or time.monotonic() - self._written > WRITE_EVERY:
+            self.write()
+
+    def write(self) -> None:
+        """The file, whole."""
+        self.content["updated"] = time.time()
+        self._written = time.monotonic()
+        write_json(self.path, self.content)
+
+    def failures(self) -> dict[str, str]:
+        """Why each failed task failed."""
+        return failures(self.content)
+
+
+def read_status(root: Path) -> dict[str, Any]:
+    """The status of a grid, with whether anybody is at work on it; what was running then is waiting now."""
+    path = root / "status.json"
+    if not path.is_file():
+        raise UserError(f"{root} holds no experiment (it has no {path.name})")
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: run the experiment again") from error
+    content["at_work"] = is_locked(root)
+    if not content["at_work"]:
+        for task in content["tasks"].values():
+            task["state"] = "waiting" if task["state"] == "running" else task["state"]
+    return content
+
+
+def failures(content: dict[str, Any]) -> dict[str, str]:
+    """Why each failed task failed."""
+    return {name: task["note"] for name, task in content["tasks"].items() if task["state"] == "failed"}
+
+
+def counts(tasks: Iterable[dict[str, Any]]) -> Counter[str]:
+    """How many tasks are in each state."""
+    return Counter(task["state"] for task in tasks)
+
+
+def eta(content: dict[str, Any]) -> float | None:
+    """Seconds until all is done, as far as can be told: every kind of task takes as long as it did on average.
+
+    >>> task = {"kind": "train", "state": "done", "seconds": 10.0}
+    >>> eta({"tasks": {"a": task, "b": {"kind": "train", "state": "waiting"}}})
+    10.0
+    """
+    tasks = list(content["tasks"].values())
+    left = [task for task in tasks if task["state"] in ("waiting", "running")]
+    total = 0.0
+    for kind in {task["kind"] for task in left}:
+        took = [task["seconds"] for task in tasks if task["kind"] == kind and "seconds" in task]
+        took = took or [length for task in tasks if task["kind"] == kind and (length := _expected(task, content))]
+        if not took:
+            return None
+        total += sum(took) / len(took) * sum(_left(task) for task in left if task["kind"] == kind)
+    workers = max(1, sum(task["state"] == "running" for task in tasks))
+    return total / workers
+
+
+def _left(task: dict[str, Any]) -> float:
+    return 1 - task.get("done", 0) / task["total"] if task["state"] == "running" and task.get("total") else 1.0
+
+
+def _expected(task: dict[str, Any], content: dict[str, Any]) -> float | None:
+    """How long a running task will have taken, from how far it is."""
+    if task["state"] != "running" or not task.get("done"):
+        return None
+    return (content["updated"] - task["started"]) * task["total"] / task["done"]

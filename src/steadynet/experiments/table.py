@@ -1,0 +1,164 @@
+"""The table of an experiment, from what its runs hold: a row a cell, metric and radius, with the paper's number."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from steadynet.experiments import tuning
+from steadynet.experiments.cells import Cell
+from steadynet.experiments.paper_numbers import paper_numbers
+from steadynet.experiments.plan import evaluated, read_evaluation
+from steadynet.experiments.shards import Ask
+from steadynet.problems import Verdict
+from steadynet.run_directory import RunDirectory, write_json, write_text
+from steadynet.run_verification import summarise
+from steadynet.verdicts import read_rows
+
+MISSED = "window not reached"
+DELTA = "_delta"  # behind a metric: the difference to the method that a method is set against
+SECONDS = ("time_s", "time_unsat_timeout_s")  # metrics that depend on the machine
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One number: ``value`` is in per cent, seconds or a count, as the metric says; None where there is none."""
+
+    experiment: str
+    dataset: str
+    model: str
+    method: str
+    seed: int
+    metric: str
+    eps: float | None
+    value: float | None
+    numerator: float | None
+    denominator: int | None
+    paper_value: float | None
+    run: str
+    note: str = ""
+
+
+def rows_of(root: Path, experiment: str, cells: Sequence[Cell], asks: Mapping[str, Ask]) -> list[TableRow]:
+    """Every row of these cells, in their order, whatever the order in which they were done."""
+    rows = [row for cell in cells for row in _rows(root, experiment, cell, asks[cell.key])]
+    numbers = paper_numbers(experiment)
+    rows += _differences(rows, cells)
+    return [replace(row, paper_value=numbers.get((row.model, row.method, row.eps, row.metric))) for row in rows]
+
+
+def _rows(root: Path, experiment: str, cell: Cell, ask: Ask) -> list[TableRow]:
+    run = RunDirectory(root / cell.run)
+    note = MISSED if tuning.missed(run.path) else ""
+
+    def row(
+        metric: str, eps: float | None, value: float | None, over: float | None = None, under: int | None = None
+    ) -> TableRow:
+        place = (experiment, cell.data, cell.model, cell.method, cell.seed, metric, eps)
+        return TableRow(*place, value, over, under, None, cell.run, note)
+
+    found = read_evaluation(run) if not note and evaluated(run, cell) else {}
+    rows = [_share(row, "test_acc_percent", None, found.get("accuracy"), found.get("accuracy_images"))]
+    answers = {} if note else ask.answers(read_rows(run))
+    for eps in cell.radii:
+        verdicts = [answers[eps, index] for index in ask.index if (eps, index) in answers]
+        whole = len(verdicts) == len(ask.index)
+        rows += _verdict_rows(row, eps, summarise(verdicts) if whole else {})
+        rows += _attack_rows(row, eps, found, cell.pgd_steps)
+    return rows
+
+
+MakeRow = Callable[..., TableRow]
+
+
+def _share(row: MakeRow, metric: str, eps: float | None, share: float | None, of: int | None) -> TableRow:
+    """A percentage of a count, with both."""
+    if share is None or of is None:
+        return row(metric, eps, None)
+    return row(metric, eps, 100 * share, round(share * of), of)
+
+
+def _verdict_rows(row: MakeRow, eps: float, figures: dict[str, Any]) -> list[TableRow]:
+    count = figures.get("properties")
+    stable = figures.get("stable_share")
+    over = figures.get("stable_properties")
+    rows = [
+        _share(row, "unsat_percent", eps, figures.get("unsat_share"), count),
+        row("n_unsat", eps, figures.get("unsat"), figures.get("unsat"), count),
+        replace(
+            row("stable_percent", eps, None if stable is None else 100 * stable, None, over),
+            **({"note": figures["stable_method"]} if figures.get("stable_method") else {}),
+        ),
+        row("time_s", eps, figures.get("time"), None, count),
+    ]
+    judged = figures["unsat"] + figures["timeout"] if figures else None
+    rows.append(row("time_unsat_timeout_s", eps, figures.get("time_unsat_timeout"), None, judged))
+    others = [verdict.value for verdict in Verdict if verdict is not Verdict.UNSAT]
+    return rows + [row(f"n_{name}", eps, figures.get(name), figures.get(name), count) for name in others]
+
+
+def _attack_rows(row: MakeRow, eps: float, found: dict[str, Any], steps: Sequence[int]) -> list[TableRow]:
+    attacks = {attack["pgd_steps"]: attack for attack in [*found.get("other_attacks", []), *([found] if found else [])]}
+    rows = []
+    for count in steps:
+        share = next(
+            (part["pgd_accuracy"] for part in attacks.get(count, {}).get("radii", []) if part["eps"] == eps), None
+        )
+        rows.append(_share(row, f"pgd{count}_percent", eps, share, found.get("images")))
+    return rows
+
+
+def _differences(rows: Sequence[TableRow], cells: Sequence[Cell]) -> list[TableRow]:
+    """The rows of methods that are set against another, less that one's."""
+    against = {cell.method: cell.against for cell in cells if cell.against}
+    values = {(row.model, row.method, row.seed, row.metric, row.eps): row.value for row in rows}
+    result = []
+    for row in rows:
+        if row.method not in against or row.metric.startswith("n_"):
+            continue
+        base = values.get((row.model, str(against[row.method]), row.seed, row.metric, row.eps))
+        value = None if row.value is None or base is None else row.value - base
+        result.append(replace(row, metric=row.metric + DELTA, value=value, numerator=None, denominator=None))
+    return result
+
+
+def write_table(root: Path, rows: Sequence[TableRow]) -> None:
+    """``table.json`` and ``table.csv``: the same rows."""
+    write_json(root / "table.json", [asdict(row) for row in rows])
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields(TableRow)])
+    writer.writerows([["" if cell is None else cell for cell in asdict(row).values()] for row in rows])
+    write_text(root / "table.csv", text.getvalue())
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number over all seeds: its mean, and the standard deviation where there are several."""
+
+    mean: float | None
+    spread: float | None
+    paper_value: float | None
+    note: str
+
+
+def summarised(rows: Sequence[TableRow]) -> dict[tuple[str, str, str, float | None], Summary]:
+    """The rows over all seeds, by model, method, metric and radius."""
+    groups: dict[tuple[str, str, str, float | None], list[TableRow]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.method, row.metric, row.eps), []).append(row)
+    result = {}
+    for place, group in groups.items():
+        values = [row.value for row in group if row.value is not None]
+        result[place] = Summary(
+            statistics.fmean(values) if values else None,
+            statistics.stdev(values) if len(values) > 1 else None,
+            group[0].paper_value,
+            next((row.note for row in group if row.note), ""),
+        )
+    return result
