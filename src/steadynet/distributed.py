@@ -51,6 +51,12 @@ class Group:
         """While active, random numbers and batch norm of these rows are those of the whole batch."""
         return nullcontext() if self.is_alone or rows is None else GlobalBatch(rows, _total)
 
+    def total_of(self, rows: Rows | None) -> Callable[[Tensor], Tensor]:
+        """What makes a sum over these rows one over the whole batch, with gradients."""
+        if self.is_alone or rows is None:
+            return lambda part: part
+        return lambda part: _total(part if rows.counting else part * 0)
+
     def total(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, the same bits on each."""
         if self.is_alone:

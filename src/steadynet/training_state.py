@@ -55,7 +55,8 @@ class TrainingState:
         radius = self.settings.eps * share
         if rows:
             images, labels = rows(images), rows(labels)
-        batch = Batch(self.network, images.to(self.device), labels.to(self.device), radius, share, self.live)
+        images, labels = images.to(self.device), labels.to(self.device)
+        batch = Batch(self.network, images, labels, radius, share, self.live, self.group.total_of(rows))
         amp = self.settings.amp and self.device.type == "cuda"
         with torch.autocast("cuda", torch.bfloat16, enabled=amp), self.group.seeing_all(rows):
             return objective.terms(batch)

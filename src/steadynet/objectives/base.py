@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -27,6 +28,7 @@ class Batch:
     radius: float
     share: float = 1.0  # of the radius trained for: less while it rises
     live: LiveGraph | None = None  # the network's graph, kept from batch to batch
+    total: Callable[[Tensor], Tensor] = lambda part: part  # makes a sum over these rows one over all processes'
     _statistics: Statistics = field(default_factory=dict, init=False)
 
     @cached_property

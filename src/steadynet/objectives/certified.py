@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from steadynet.objectives.rs import l1_norm
 from steadynet.plugins import setting
 from steadynet.region import InputRegion
 
+Total = Callable[[Tensor], Tensor]
 TOLERANCE = 0.5  # of the warm-up regulariser: what the two ratios should reach
 STEP_DROPS = (0.5, 0.8, 0.9)  # the shares of an attack after which its step falls to a tenth
 
@@ -75,26 +77,32 @@ class CertifiedObjective(Objective):
         terms = {}
         if self.balance:
             weight = self.balance * (1 - batch.share)
-            terms["balance"] = weight * warmup_regulariser(found) if weight and found else batch.images.new_zeros(())
+            cost = warmup_regulariser(found, batch.total) if weight and found else batch.images.new_zeros(())
+            terms["balance"] = weight * cost
         if self.l1_weight:
             terms["l1"] = self.l1_weight * l1_norm(batch.network)
         return terms
 
 
-def warmup_regulariser(found: Propagated) -> Tensor:
+def warmup_regulariser(found: Propagated, total: Total = lambda part: part) -> Tensor:
     """Shi et al.'s regulariser: layers' intervals no wider than the input's, active and inactive ReLUs in balance.
 
     A layer costs max(0, τ − ratio)/τ for each of three ratios: mean half width of the input to the layer's, and the
-    smaller to the larger of the active and inactive ReLUs' mean centre and of their variance; τ = 1/2.
+    smaller to the larger of the active and inactive ReLUs' mean centre and of their variance; τ = 1/2. These are of
+    the whole batch: ``total`` makes a sum over its rows here one over all, where several processes share a batch.
     """
-    width = found.values[0].radius.mean()
-    total = width.new_zeros(())
+    width = _mean(found.values[0].radius, total)
+    cost = width.new_zeros(())
     for layer in found.relus:
-        total = total + _shortfall(width, layer.radius.mean())
-        active, inactive = _moments(layer.centre, _positive(layer, 1)), _moments(layer.centre, _positive(layer, -1))
+        cost = cost + _shortfall(width, _mean(layer.radius, total))
+        active, inactive = (_moments(layer.centre, _positive(layer, sign), total) for sign in (1, -1))
         if active and inactive:
-            total = total + _shortfall(*_sorted(active[0], -inactive[0])) + _shortfall(*_sorted(active[1], inactive[1]))
-    return total / max(len(found.relus), 1)
+            cost = cost + _shortfall(*_sorted(active[0], -inactive[0])) + _shortfall(*_sorted(active[1], inactive[1]))
+    return cost / max(len(found.relus), 1)
+
+
+def _mean(tensor: Tensor, total: Total) -> Tensor:
+    return total(tensor.sum()) / total(tensor.new_tensor(tensor.numel()))
 
 
 def _shortfall(one: Tensor, other: Tensor) -> Tensor:
@@ -111,14 +119,15 @@ def _positive(layer: Ball, sign: int) -> Tensor:
         return layer.centre.mul(sign).sub_(layer.radius).sign_().clamp_min_(0)
 
 
-def _moments(centre: Tensor, group: Tensor) -> tuple[Tensor, Tensor] | None:
+def _moments(centre: Tensor, group: Tensor, total: Total) -> tuple[Tensor, Tensor] | None:
     """Sums over a group, a neuron of all: its centres, their squared distances to the mean of all; None if empty."""
-    size, count = group.sum(), centre.numel()
+    sums = _Sums.apply(centre, group)  # type: ignore[no-untyped-call]
+    parts = torch.stack([*sums, group.sum(), centre.new_tensor(centre.numel())])
+    whole, chosen, squares, size, count = total(parts)
     if not size:
         return None
-    whole, total, squares = _Sums.apply(centre, group)  # type: ignore[no-untyped-call]
     mean = whole / count
-    return total / count, (squares - 2 * mean * total + mean**2 * size) / count
+    return chosen / count, (squares - 2 * mean * chosen + mean**2 * size) / count
 
 
 class _Sums(torch.autograd.Function):
