@@ -12,6 +12,7 @@ from steadynet.bounds.operations import Interval
 from steadynet.bounds.optimised import Ascent, optimise, refine
 from steadynet.bounds.translate import graph_of
 from steadynet.problems import Problems
+from steadynet.region import InputRegion
 from steadynet.search.certainty import CERTAIN, certain, doubt, in_float64, margin_rounding, widened
 from steadynet.search.effort import Effort
 from steadynet.search.ledger import Ledger
@@ -74,17 +75,19 @@ class Root:
     def descend(self, owner: Tensor, target: Tensor, start: Tensor | None, steps: int) -> None:
         """Descend on margins from ``start`` (else uniform points), and refute what can be refuted."""
         part, margin = self.problems[owner], self.targets[owner, target]
-        width = float((part.region.upper - part.region.lower).max())
-        points = descend(
-            lambda tried: (part.network(tried) * margin).sum(1),
-            part.region,
-            part.region.sample() if start is None else start,
+        lower, width = part.region.lower, part.region.upper - part.region.lower
+        unit = InputRegion(torch.zeros_like(width), torch.ones_like(width))  # inputs may have widths of any size
+        shares = descend(
+            lambda tried: (part.network(torch.addcmul(lower, tried, width)) * margin).sum(1),
+            unit,
+            unit.sample() if start is None else unit.project((start - lower) / width.clamp_min(1e-30)),
             steps=steps,
-            step_size=width / 8,
+            step_size=1 / 8,
             momentum=0.75,
             shrink=True,
             stop=self.ledger.out_of_time(owner.tolist()),
         )
+        points = part.region.project(torch.addcmul(lower, shares, width))
         wrong = misclassified(part.network, points, part.labels)
         for row in wrong.nonzero().flatten().tolist():
             self.ledger.refute(int(owner[row]), points[row], "attack")
