@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
+import torch
+
 from runs import command_line, start
+from steadynet import training
+from steadynet.processes import MARK, marked
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "steadynet"]
-ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def torchrun(arguments: list[str]) -> subprocess.Popen[str]:
-    """``torchrun --nproc_per_node 2 -m steadynet …`` in a session of its own."""
-    return subprocess.Popen(
-        [*TORCHRUN, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=ALONE,
-        text=True,
-        start_new_session=True,
-    )
+class Torchrun:
+    """``torchrun --nproc_per_node 2 -m steadynet …``, all it says in a file; nothing of it outlives the block."""
+
+    def __init__(self, arguments: list[str], output: Path) -> None:
+        self.mark, self.output = uuid.uuid4().hex, output
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", MARK: self.mark}
+        with output.open("w") as file:
+            self.process = subprocess.Popen([*TORCHRUN, *arguments], stdout=file, stderr=file, env=environment)
+
+    def __enter__(self) -> Torchrun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def finish(self) -> int:
+        return self.process.wait(240)
+
+    def kill(self) -> None:
+        """``kill -9`` of torchrun and all that it started."""
+        for process in marked(self.mark):
+            os.kill(process, signal.SIGKILL)
+        self.process.wait()
+
+    def said(self) -> list[str]:
+        """The lines that are ours."""
+        return [line for line in self.output.read_text().splitlines() if line.startswith("steadynet:")]
 
 
 def free_port() -> int:
@@ -40,18 +62,41 @@ def as_rank(number: int, count: int, port: int, target, *arguments) -> None:
     target(*arguments)
 
 
-def start_ranks(arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line):
-    """The processes of one training; what process n says is in ``output-n``."""
+def finish_ranks(
+    arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line
+) -> list[int | None]:
+    """The exit codes of the processes of one training; what process n says is in ``output-n``."""
     port = free_port()
-    return [
+    processes = [
         start(as_rank, number, count, port, others if number else first, arguments, Path(f"{output}-{number}"))
         for number in range(count)
     ]
-
-
-def finish_ranks(arguments: list[str], output: Path, count: int = 2, **how) -> list[int | None]:
-    """Their exit codes."""
-    processes = start_ranks(arguments, output, count, **how)
     for process in processes:
-        process.join(60)
+        process.join(240)
     return [process.exitcode for process in processes]
+
+
+def killed_in_step(arguments: list[str], output: Path) -> None:
+    """``steadynet``, killed in the second step."""
+    original, steps = training._step, iter(range(1))
+
+    def step(*given):
+        if next(steps, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        original(*given)
+
+    training._step = step
+    command_line(arguments, output)
+
+
+def with_other_weights(arguments: list[str], output: Path) -> None:
+    """``steadynet`` on a machine that computes something else."""
+    original = training._step
+
+    def step(state, *given):
+        original(state, *given)
+        with torch.no_grad():
+            next(state.network.parameters()).view(-1)[0] += 1e-6
+
+    training._step = step
+    command_line(arguments, output)

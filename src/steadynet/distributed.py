@@ -182,7 +182,7 @@ def _company() -> Iterator[None]:
         yield
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"lost the other processes of this training ({one_line(error)[:120]}): "
+            f"lost the other processes of this training ({one_line(error).rpartition('] ')[2][:80]}): "
             "the same command with --resume goes on from the last checkpoint"
         ) from error
 

@@ -169,9 +169,10 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
         if state.group.any(interruption.requested) and position.batch < state.batches:
             _check_weights(state, phase)
             save(state)
+            program = "steadynet" if state.group.is_alone else "torchrun … -m steadynet"
             raise InterruptedByUserError(
                 f"stopped in epoch {position.epoch + 1} after batch {position.batch}; everything is saved. "
-                f"Go on with: steadynet train --resume --out {shlex.quote(str(state.run.path))}"
+                f"Go on with: {program} train --resume --out {shlex.quote(str(state.run.path))}"
             )
     _finish_epoch(state, phase, observer)
 

@@ -64,11 +64,11 @@ def main(arguments: list[str] | None = None) -> int:
             parsed = _parse(sys.argv[1:] if arguments is None else arguments)
             return COMMANDS[parsed.command].run(parsed) or 0
     except InterruptedByUserError as stop:
-        return _end(130, str(stop)) if not give_way(0.5) else 130
+        return _stop(str(stop))
     except UserError as error:
         return _end(2, f"error: {error}")
     except KeyboardInterrupt:
-        return _end(130, "interrupted")
+        return _stop("interrupted")
     except BrokenPipeError:
         return 0
     except OSError as error:  # what no module has words for: a missing right, a broken disk, a name too long
@@ -78,6 +78,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _end(code: int, line: str) -> int:
     _say(give_way() + line)
     return code
+
+
+def _stop(line: str) -> int:
+    if not give_way(0.5):  # of several processes, the first one speaks for all
+        _say(line)
+    return 130
 
 
 def _say(line: str) -> None:
