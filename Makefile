@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # The stamp carries a hash of what set-up depends on, so a second set-up does nothing.
 STAMP := $(VENV)/.setup-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 
-.PHONY: demo test soundness fuzz setup lint benchmark clean
+.PHONY: demo test soundness fuzz setup lint benchmark docs docs-serve clean
 
 demo: setup
 	$(BIN)/steadynet demo
@@ -41,5 +41,12 @@ fuzz: setup
 benchmark: setup
 	$(BIN)/python benchmarks/training_step.py
 
+# the documentation as a site that needs no server and no network: open site/index.html
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 clean:
-	rm -rf $(VENV) build demo runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build demo runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
