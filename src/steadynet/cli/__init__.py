@@ -17,11 +17,13 @@ from steadynet.cli import (
     export,
     listing,
     prune,
+    report,
     reproduce,
     status,
     train,
     tune,
     verify,
+    view,
     vnncomp,
 )
 from steadynet.errors import UnknownNameError, UserError, one_line
@@ -35,6 +37,7 @@ first steps:
   steadynet train --data digits --method nbc --out runs/first
   steadynet evaluate runs/first --eps 0.1 0.2 0.3
   steadynet verify runs/first --eps 0.1 --timeout 10    proofs and counterexamples
+  steadynet report runs/first --open                    tables, figures and a page to look at
 """
 
 COMMANDS = {
@@ -46,6 +49,8 @@ COMMANDS = {
     "tune": tune.COMMAND,
     "reproduce": reproduce.COMMAND,
     "status": status.COMMAND,
+    "report": report.COMMAND,
+    "view": view.COMMAND,
     "prune": prune.COMMAND,
     "export": export.COMMAND,
     "vnncomp": vnncomp.COMMAND,

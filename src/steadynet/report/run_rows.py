@@ -1,0 +1,68 @@
+"""The rows of a table from one run directory that belongs to no experiment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from steadynet.errors import UserError
+from steadynet.experiments.table import TableRow
+from steadynet.run_directory import RunDirectory
+from steadynet.run_verification import summarise
+from steadynet.verdicts import Row
+
+Place = tuple[str, str, str, str, int]  # experiment, data set, model, method, seed
+
+
+def rows_of_run(run: RunDirectory, verdicts: Sequence[Row], place: Place, name: str) -> list[TableRow]:
+    """What was evaluated and verified, a row each."""
+    found = read_evaluation(run)
+    rows = _shares(place, name, "test_acc_percent", None, found.get("accuracy"), found.get("images"))
+    evaluated = {part["eps"]: part for part in found.get("radii", [])}
+    for eps in sorted({row.eps for row in verdicts} | set(evaluated)):
+        decided = [row for row in verdicts if row.eps == eps]
+        if decided:
+            rows += _verdicts(place, name, eps, summarise(decided))
+        part = evaluated.get(eps, {})
+        images = found.get("images")
+        attack = f"pgd{found.get('pgd_steps')}_percent"
+        rows += _shares(place, name, attack, eps, part.get("pgd_accuracy"), images)
+        rows += _shares(place, name, "stable_ibp_percent", eps, part.get("stable_share_ibp"), None)
+    return rows
+
+
+def read_evaluation(run: RunDirectory) -> dict[str, Any]:
+    """What was evaluated; nothing if nothing was."""
+    if not run.evaluation.is_file():
+        return {}
+    try:
+        found = json.loads(run.evaluation.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    except ValueError as error:
+        raise UserError(f"{run.evaluation} is damaged: steadynet evaluate writes it anew") from error
+
+
+def _shares(
+    place: Place, name: str, metric: str, eps: float | None, share: float | None, of: int | None
+) -> list[TableRow]:
+    if share is None:
+        return []
+    return [TableRow(*place, metric, eps, 100 * share, None if of is None else round(share * of), of, None, name)]
+
+
+def _verdicts(place: Place, name: str, eps: float, figures: dict[str, Any]) -> list[TableRow]:
+    count = figures["properties"]
+
+    def row(metric: str, value: float | None, under: int | None, note: str = "") -> TableRow:
+        return TableRow(*place, metric, eps, value, None, under, None, name, note)
+
+    stable = figures["stable_share"]
+    rows = _shares(place, name, "unsat_percent", eps, figures["unsat_share"], count)
+    if stable is not None:
+        rows.append(row("stable_percent", 100 * stable, figures["stable_properties"], figures["stable_method"]))
+    rows.append(row("time_s", figures["time"], count))
+    if figures["time_unsat_timeout"] is not None:
+        judged = figures["unsat"] + figures["timeout"]
+        rows.append(row("time_unsat_timeout_s", figures["time_unsat_timeout"], judged))
+    return rows

@@ -1,0 +1,204 @@
+"""Tables as Markdown (a table a model), LaTeX (the paper's layout, compiles by itself) and CSV (a row a number)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from steadynet.report.layout import Cell, Line, Table
+from steadynet.report.metrics import Metric, radius
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "ε": r"$\varepsilon$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "γ": r"$\gamma$",
+    "±": r"$\pm$",
+    "–": "--",
+    "≥": r"$\geq$",
+    "≤": r"$\leq$",
+    "×": r"$\times$",
+    "−": "$-$",
+}
+PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
+\usepackage[T1]{fontenc}
+\usepackage[utf8]{inputenc}
+\usepackage[margin=1.2cm]{geometry}
+\usepackage{graphicx}
+\begin{document}
+"""
+
+
+def markdown_text(text: str) -> str:
+    r"""Text that means itself in a Markdown table.
+
+    >>> markdown_text("a|b <i> *c*")
+    'a\\|b &lt;i&gt; \\*c\\*'
+    """
+    text = " ".join(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", text)
+
+
+def latex_text(text: str) -> str:
+    r"""Text that means itself in LaTeX; letters it has no sign for become a question mark.
+
+    >>> latex_text("rs_1 & 5 %"), latex_text("ε = 0.1"), latex_text("日")
+    ('rs\\_1 \\& 5 \\%', '$\\varepsilon$ = 0.1', '?')
+    """
+    text = " ".join(text.split())
+    return "".join(LATEX.get(letter) or (letter if letter.isascii() else _latin(letter)) for letter in text)
+
+
+def _latin(letter: str) -> str:
+    return letter if "\xc0" <= letter <= "\xff" else "?"
+
+
+def spread(what: Metric, cell: Cell) -> str:
+    """The deviation over seeds, where there are several."""
+    return "" if cell.spread is None else f" ± {what.written(cell.spread).lstrip('+')}"
+
+
+def counted(cell: Cell) -> str:
+    """The count and what it is of, or what a mean is over."""
+    if cell.of is None:
+        return ""
+    return f"{cell.count}/{cell.of}" if cell.count is not None else f"n={cell.of}"
+
+
+def facts_in_words(table: Table) -> str:
+    """How the table was made, on one line."""
+    return "; ".join(f"{key}: {value}" for key, value in table.facts.items())
+
+
+def as_markdown(table: Table) -> str:
+    """The table as Markdown: one a model, ours and the paper's column side by side for each method."""
+    parts = [f"## {markdown_text(table.title)}", markdown_text(facts_in_words(table))]
+    for model in table.models:
+        part = table.of_model(model)
+        parts.append(f"### {markdown_text(model)}")
+        parts.append("\n".join(_markdown_lines(part, table.has_paper)))
+    if not table.lines:
+        parts.append("Nothing is measured yet.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_lines(table: Table, has_paper: bool) -> Iterable[str]:
+    names = [markdown_text(method) for _, method in table.columns]
+    header = ["ε", "metric"]
+    for name in names:
+        header += [f"{name}, ours", f"{name}, paper"] if has_paper else [name]
+    yield f"| {' | '.join(header)} |"
+    yield f"|---|---|{'---:|' * (len(header) - 2)}"
+    for line in table.lines:
+        cells = [radius(line.eps), markdown_text(line.metric.label)]
+        for cell in line.cells:
+            cells.append(_markdown_cell(line.metric, cell))
+            if has_paper:
+                cells.append(_bold(line.metric.written(cell.paper), cell.paper_best))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(what: Metric, cell: Cell) -> str:
+    if cell.value is None:
+        return markdown_text(cell.note) or "–"
+    count = counted(cell)
+    return _bold(what.written(cell.value), cell.best) + spread(what, cell) + (f" ({count})" if count else "")
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text
+
+
+def as_latex(tables: Sequence[Table]) -> str:
+    """A document with these tables, a page each, in the paper's layout."""
+    pages = [_latex_table(table) for table in tables if table.lines]
+    return PREAMBLE + "\n\\clearpage\n".join(pages or ["Nothing is measured yet."]) + "\n\\end{document}\n"
+
+
+def _latex_table(table: Table) -> str:
+    width = 2 if table.has_paper else 1
+    methods = [[method for of, method in table.columns if of == model] for model in table.models]
+    columns = "cl|" + "|".join("r" * len(group) * width for group in methods)
+    lines = [
+        _row("Model", "", [_wide(latex_text(m), len(g) * width) for m, g in zip(table.models, methods, strict=True)]),
+        _row("Method", "", [_wide(latex_text(name), width) for group in methods for name in group]),
+    ]
+    if table.has_paper:
+        lines.append(_row("", "", [r"{\scriptsize ours}", r"{\scriptsize paper}"] * len(table.columns)))
+    for eps, group in groupby(table.lines, key=lambda line: line.eps):
+        lines.append(r"\hline")
+        for number, line in enumerate(group):
+            where = rf"$\varepsilon={radius(eps)}$" if eps is not None and not number else ""
+            lines.append(_row(where, line.metric.latex, _latex_cells(line, table.has_paper)))
+    return "\n".join(
+        [
+            r"\begin{table}[p]\centering",
+            r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            *lines,
+            r"\hline",
+            r"\end{tabular}}",
+            rf"\caption{{{latex_text(table.title)}. {latex_text(facts_in_words(table))}. Best in bold; "
+            r"below each number its count and denominator, or the number of properties it is a mean of.}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _row(first: str, second: str, cells: Sequence[str]) -> str:
+    return " & ".join([first, second, *cells]) + r" \\"
+
+
+def _wide(text: str, columns: int) -> str:
+    return rf"\multicolumn{{{columns}}}{{c}}{{{text}}}"
+
+
+def _latex_cells(line: Line, has_paper: bool) -> list[str]:
+    cells = []
+    for cell in line.cells:
+        text = _latex_number(line.metric, cell.value, cell.best) + latex_text(spread(line.metric, cell))
+        count = counted(cell)
+        cells.append(rf"\shortstack[r]{{{text}\\{{\tiny {count}}}}}" if count else text)
+        if has_paper:
+            cells.append(_latex_number(line.metric, cell.paper, cell.paper_best))
+    return cells
+
+
+def _latex_number(what: Metric, value: float | None, best: bool) -> str:
+    text = latex_text(what.written(value))
+    return rf"\textbf{{{text}}}" if best else text
+
+
+COLUMNS = ["table", "model", "method", "eps", "metric", "ours", "spread", "count", "of"]
+COLUMNS += ["paper", "best", "paper_best", "note"]
+
+
+def as_csv(table: Table) -> str:
+    """Every cell as a row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in table.lines:
+        for (model, method), cell in zip(table.columns, line.cells, strict=True):
+            values = [table.name, model, method, line.eps, line.metric.name, cell.value, cell.spread]
+            values += [cell.count, cell.of, cell.paper, int(cell.best), int(cell.paper_best), cell.note]
+            writer.writerow(["" if value is None else value for value in values])
+    return text.getvalue()
