@@ -9,6 +9,7 @@ taken after the backward pass, in buckets.
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -154,12 +155,21 @@ def joined(device: str) -> Iterator[Group]:
         if group.device.type == "cuda":
             torch.cuda.set_device(group.device)
         if ours:
-            dist.init_process_group("nccl" if group.device.type == "cuda" else "gloo")
+            _meet(group)
     group.any(False)  # nobody goes on, and writes, before all have come and read
     yield group
     if ours:
         group.any(False)
         dist.destroy_process_group()
+
+
+def _meet(group: Group) -> None:
+    """Wait for the others; after a restart by ``torchrun``, not for the addresses of those that are gone."""
+    store, _, _ = next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined]
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"steadynet-{attempt}", store)  # type: ignore[attr-defined]
+    backend = "nccl" if group.device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=group.rank.number, world_size=group.rank.count)
 
 
 def _own_device(device: str, rank: Rank) -> torch.device:
