@@ -133,7 +133,15 @@ def files(folder: Path) -> dict[str, bytes]:
 # Processes that can be killed: forked from a server that has imported torch already, so they start in a moment.
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_PROCESSES.set_forkserver_preload(["steadynet.display", "steadynet.training", "torch._dynamo"])  # Adam imports that one
+_PROCESSES.set_forkserver_preload(
+    [
+        "steadynet.display",
+        "steadynet.training",
+        "steadynet.cli.grid_display",
+        "steadynet.experiments.jobs",
+        "torch._dynamo",  # Adam imports that one
+    ]
+)
 
 
 def start(target, *arguments) -> multiprocessing.process.BaseProcess:

@@ -153,7 +153,10 @@ def _settings(grid: Grid, model: str, method: str, seed: int) -> dict[str, Any]:
     """The settings of a cell's training, as ``resolve`` takes them; parts that a method does not use are left out."""
     settings = grid.table("training", model, method)
     shares = str(grid.methods[method].get("phases", method))
-    phases = _phases(shares, settings.pop("epochs", 20))
+    epochs = settings.pop("epochs", 20)
+    if not fits(epochs, int) or epochs < 1:
+        raise UserError(f"epochs = {epochs!r} must be a whole number above 0")
+    phases = _phases(shares, epochs)
     used = {part for phase in parse_phases(phases) for part in objectives.parts_of(phase.method)}
     parts = {name: table for name, table in grid.table("parts", model, method).items() if name in used}
     network = grid.models[model].get("network", model)

@@ -2,38 +2,51 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from steadynet.errors import UserError
 from steadynet.run_directory import disk_errors
 
-try:
+if sys.platform != "win32":  # where nothing is locked
     import fcntl
-except ImportError:  # pragma: no cover (Windows, where nothing is locked)
-    fcntl = None  # type: ignore[assignment]
+
+
+PATIENCE = 3.0  # seconds for the workers of a killed process to end
 
 
 @contextmanager
-def locked(root: Path) -> Iterator[None]:
+def locked(root: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the lock, or say that somebody else does."""
     with disk_errors(root):
         root.mkdir(parents=True, exist_ok=True)
         file = (root / ".lock").open("w")
     with file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise UserError(f"another steadynet is at work on {root}: see steadynet status {root}") from error
+        end = time.monotonic() + patience
+        while not _taken(file):
+            if time.monotonic() > end:
+                raise UserError(f"another steadynet is at work on {root}: see steadynet status {root}")
+            time.sleep(0.05)
         yield
+
+
+def _taken(file: TextIO) -> bool:
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
 
 
 def is_locked(root: Path) -> bool:
     """Whether somebody is at work."""
     try:
-        with locked(root):
+        with locked(root, patience=0):
             return False
     except UserError:
         return True

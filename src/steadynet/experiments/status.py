@@ -24,11 +24,14 @@ class Status:
     def __init__(self, root: Path, name: str, plan: Plan) -> None:
         self.path = root / "status.json"
         self._written = 0.0
-        now = time.time()
+        now, before = time.time(), _earlier(self.path)
         self.content: dict[str, Any] = {"name": name, "started": now, "updated": now, "tasks": {}}
         for task in plan.tasks.values():
             state = "done" if task.name in plan.done else "waiting"
             self.content["tasks"][task.name] = {"kind": task.kind, "state": state}
+            seconds = before.get(task.name, {}).get("seconds")
+            if state == "done" and seconds is not None:
+                self.content["tasks"][task.name]["seconds"] = seconds
         self.write()
 
     def take(self, event: Event) -> None:
@@ -53,6 +56,14 @@ class Status:
     def failures(self) -> dict[str, str]:
         """Why each failed task failed."""
         return failures(self.content)
+
+
+def _earlier(path: Path) -> dict[str, dict[str, Any]]:
+    """The tasks of an earlier call: how long they took tells how long others will take."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["tasks"]
+    except (OSError, ValueError, KeyError):
+        return {}
 
 
 def read_status(root: Path) -> dict[str, Any]:

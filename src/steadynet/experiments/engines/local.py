@@ -20,7 +20,9 @@ from steadynet.experiments.tasks import Event, Task
 from steadynet.plugins import setting
 
 PATIENCE = 0.5  # seconds to wait for news
+HEARTBEAT = 0.2  # seconds between two looks at whether the process that gives tasks is still there
 TO_END = 5.0  # seconds a worker may take to save what it is at
+START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +55,8 @@ class LocalPool(Pool):
     """Workers, each with a pipe for tasks and news, and another whose end tells it that this process is gone."""
 
     def __init__(self, root: Path, workers: int, threads: int) -> None:
-        forks = "forkserver" in multiprocessing.get_all_start_methods()
-        self._processes: Any = multiprocessing.get_context("forkserver" if forks else "spawn")
-        if forks:  # imports once what every worker needs
+        self._processes: Any = multiprocessing.get_context(START)
+        if START == "forkserver":  # imports once what every worker needs
             self._processes.set_forkserver_preload(["steadynet.experiments.jobs", "torch._dynamo"])
         self._root, self._threads = root, threads
         self._workers = [self._start() for _ in range(workers)]
@@ -110,8 +111,7 @@ class LocalPool(Pool):
         """Ask, wait, kill."""
         for worker in self._workers:
             worker.pipe.close()
-            if worker.task is not None and worker.process.is_alive():
-                worker.process.terminate()
+            worker.process.terminate()  # one that trains saves first
         for worker in self._workers:
             worker.process.join(TO_END)
             worker.process.kill()
@@ -143,7 +143,10 @@ def _work(pipe: Connection, life_line: Connection, root: Path, threads: int) -> 
 
 
 def _end_with(life_line: Connection) -> None:
-    """End at once when the other end of the line is gone, as after kill -9."""
+    """End as soon as the other end of the line, or the parent, is gone, as after kill -9."""
+    parent = os.getppid()
     with suppress(EOFError, OSError):
-        life_line.recv()
+        while os.getppid() == parent:
+            if life_line.poll(HEARTBEAT):
+                life_line.recv()
     os._exit(1)

@@ -36,17 +36,27 @@ def unpack(root: Path, changes: Changes) -> None:
 
 
 class Watch:
-    """What changes at and below some paths: each call tells what has since the last."""
+    """What changes at and below some paths, from now on."""
 
     def __init__(self, root: Path, paths: Iterable[str]) -> None:
         self.root, self.paths = root, tuple(paths)
-        self._seen = self._marks()
+        self._first = self._last = self._marks()
+        self._ever = set(self._first)
 
-    def changes(self) -> Changes:
-        """The files written since, and those removed."""
-        before, self._seen = self._seen, self._marks()
-        written = [name for name, mark in self._seen.items() if before.get(name) != mark]
-        gone = tuple(name for name in before if name not in self._seen)
+    def news(self) -> Changes:
+        """What has changed since the last call."""
+        before, self._last = self._last, self._marks()
+        self._ever |= set(self._last)
+        return self._changes(before, set(before))
+
+    def everything(self) -> Changes:
+        """What has changed since the start; gone is also what was there only for a while."""
+        self._last = self._marks()
+        return self._changes(self._first, self._ever)
+
+    def _changes(self, before: dict[str, tuple[int, int, int]], there: set[str]) -> Changes:
+        written = [name for name, mark in self._last.items() if before.get(name) != mark]
+        gone = tuple(sorted(there - set(self._last)))
         return Changes({name: (self.root / name).read_bytes() for name in written}, gone)
 
     def _marks(self) -> dict[str, tuple[int, int, int]]:

@@ -82,13 +82,13 @@ def _travelled(attempt: Attempt, files: Any, folder: Path, mailbox: Any) -> Repl
     import ray
 
     unpack(folder, ray.get(files))
-    news, whole = Watch(folder, attempt.task.writes), Watch(folder, attempt.task.writes)
+    watch = Watch(folder, attempt.task.writes)
 
     def tell(event: Event) -> None:
-        mailbox.put.remote(attempt.id, event, _at_home(news.changes(), folder, attempt.root))
+        mailbox.put.remote(attempt.id, event, _at_home(watch.news(), folder, attempt.root))
 
     event = _executed(attempt.task, folder, tell)
-    return Reply(event, _at_home(whole.changes(), folder, attempt.root))
+    return Reply(event, _at_home(watch.everything(), folder, attempt.root))
 
 
 def _executed(task: Task, root: Path, tell: Callable[[Event], None]) -> Event:

@@ -1,0 +1,36 @@
+"""Every experiment of the paper, from training to its table, on a few images."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grids import reproduce
+from steadynet.cli import main
+from steadynet.experiments.cells import cells_of
+from steadynet.experiments.grid import names, read_grid
+from steadynet.experiments.table import MISSED
+
+
+@pytest.mark.parametrize("name", names())
+def test_it_runs(name, tmp_path):
+    code, output = reproduce(name, tmp_path / "out", "--scale", "smoke")
+    assert code == 0, output
+    rows = json.loads((tmp_path / "out" / "table.json").read_text())
+    cells = {(cell.model, cell.method) for cell in cells_of(read_grid(name, "smoke"), [0])}
+    assert {(row["model"], row["method"]) for row in rows} == cells
+    without = {row["metric"] for row in rows if row["value"] is None and row["note"] != MISSED}
+    assert without <= {"time_unsat_timeout_s", "time_unsat_timeout_s_delta"}, "all but the mean of nothing"
+    assert any(row["note"] == MISSED for row in rows) == (name == "rq3-cifar10")
+    assert any(row["paper_value"] is not None for row in rows)
+    assert "the paper's" in output
+
+
+def test_as_a_user_starts_it(tmp_path, capfd):
+    """With workers that start from nothing, as on every machine; in this process."""
+    words = ["--scale", "smoke", "--only", "model=M1", "method=nbc", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert main(["reproduce", "sabr", *words]) == 0
+    output = capfd.readouterr()
+    assert "M1 on digits" in output.out
+    assert "3/3 M1-nbc-seed-0" in output.err
