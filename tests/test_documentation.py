@@ -1,50 +1,107 @@
-"""The README's code and commands run as written (with fewer epochs and shorter time-outs)."""
+"""The code and commands of every page run as written (with fewer epochs and shorter time-outs); the site is whole."""
 
 import re
 import shlex
-from pathlib import Path
+import subprocess
+import sys
+from html.parser import HTMLParser
 
 import pytest
 
-from steadynet.cli import main
+from pages import ROOT, blocks, page_text, run_page
+from steadynet.cli import _parse
 
-ROOT = Path(__file__).parent.parent
+DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
+PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
+WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-
-
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = blocks(page, "python")
-    assert found
-    for code in found:
-        exec(compile(code, page, "exec"), {"__name__": "page"})
+    run_page(page)
 
 
-def test_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    commands = [line for block in blocks("README.md", "bash") for line in block.splitlines()]
-    assert len(commands) >= 3
-    for command in commands:
-        quick = re.sub(r"--epochs \d+", "--epochs 1", command).replace("--pgd-steps 100", "--pgd-steps 3")
-        quick = quick.replace("--per-class 10", "--per-class 1").replace("--timeout 60", "--timeout 0.5")
-        program, *arguments = shlex.split(quick)
-        assert program == "steadynet"
-        assert main(arguments) == 0, capsys.readouterr().err
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_is_seen(page):
+    assert len(blocks(page)) == len(re.findall(r"^```\w", page_text(page), re.MULTILINE))
+
+
+def test_the_pages_that_teach_have_code_that_runs():
+    taught = {page for page in DOCS if page.startswith("docs/how-to/")} - {"docs/how-to/cluster.md"}
+    assert taught | {"README.md", "CONTRIBUTING.md", "docs/tutorial.md"} <= set(WITH_CODE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_are_not_run_have_flags_that_exist(page):
+    for block in blocks(page):
+        for line in block.code.splitlines() if block.language in ("bash", "console") else []:
+            words = shlex.split(line, comments=True)
+            if "steadynet" in words and "--version" not in words:
+                assert _parse(words[words.index("steadynet") + 1 :]).command
 
 
 def test_every_make_target_of_the_readme_exists():
-    targets = re.findall(r"^make (\w+)", "\n".join(blocks("README.md", "console")), re.MULTILINE)
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    shown = "\n".join(block.code for block in blocks("README.md") if block.language == "console")
+    targets = re.findall(r"^make (\w+)", shown, re.MULTILINE)
     assert targets
-    assert all(f"\n{target}:" in makefile for target in targets)
+    assert all(f"\n{target}:" in page_text("Makefile") for target in targets)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/verifier.md"])
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
 def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    assert all(((ROOT / page).parent / link).is_file() for link in links), links
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page_text(page))
+    of_the_site = {"docs/changelog.md", "docs/contributing.md"}  # made when it is built
+    found = [((ROOT / page).parent / link).resolve() for link in links]
+    assert all(path.is_file() or path.relative_to(ROOT).as_posix() in of_the_site for path in found), links
+
+
+LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+
+
+class Sources(HTMLParser):
+    """What a page makes a browser load, and how many equations it has."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.loaded, self.equations = [], 0
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        if (source := dict(attrs).get(LOADS.get(tag, ""))) is not None:
+            self.loaded.append(source)
+        self.equations += tag == "math"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_the_site_has_every_page_and_loads_nothing_from_other_hosts(site):
+    pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {page.removeprefix("docs/").replace(".md", ".html") for page in DOCS} <= pages
+    assert {"changelog.html", "contributing.html"} <= pages
+    for page in pages:
+        loaded = Sources((site / page).read_text(encoding="utf-8")).loaded
+        assert loaded
+        assert not [source for source in loaded if re.match(r"(?i)\s*(https?:)?//", source)], page
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.search(r"url\(\s*[\"']?(https?:)?//", styles)
+
+
+def test_equations_are_mathml(site):
+    page = (site / "method.html").read_text(encoding="utf-8")
+    assert Sources(page).equations >= 10
+    assert "arithmatex" not in page
+
+
+def test_the_reference_shows_defaults_help_and_examples(site):
+    text = re.sub(r"<[^>]+>", "", (site / "reference.html").read_text(encoding="utf-8"))
+    assert "β, the weight of the consistency term" in text  # the help of a setting
+    assert "setting(" not in text
+    assert "&gt;&gt;&gt; import torch" in text  # a doctest, as code
