@@ -22,6 +22,8 @@ NAMES = {
     "time_s": "Time (s)",
     "time_unsat_timeout_s": "Time_U+T (s)",
 }
+COUNT = "n_unsat"
+ROOM_FOR_NAMES, ROOM_FOR_CELL = 24, 14  # characters
 HIDDEN = ("n_sat", "n_timeout", "n_unknown", "n_error")
 
 
@@ -72,22 +74,46 @@ def _words(found: dict[str, int]) -> str:
 
 
 def show_table(title: str, rows: Sequence[TableRow]) -> None:
-    """A table a model: a line a metric and radius, a column a method, ours beside the paper's number."""
-    numbers = summarised(rows)
-    if not numbers:
+    """Tables a model: a line a metric and radius, a column a method, ours beside the paper's number."""
+    if not rows:
         heading(f"{title}: nothing is done yet")
+    shown = [row for row in rows if row.metric not in HIDDEN]
+    if all(row.paper_value is None for row in rows if row.metric == COUNT):
+        shown = [row for row in shown if row.metric != COUNT]
     for model in dict.fromkeys(row.model for row in rows):
-        own = [row for row in rows if row.model == model]
-        methods = list(dict.fromkeys(row.method for row in own))
-        lines = []
-        for metric, eps in dict.fromkeys((row.metric, row.eps) for row in sorted(own, key=_order)):
-            cells = [_cell(numbers.get((model, method, metric, eps))) for method in methods]
-            if metric not in HIDDEN and any(cells):
-                lines.append(["" if eps is None else f"{eps:.3g}", _metric(metric), *cells])
+        own = [row for row in shown if row.model == model]
         data = ", ".join(dict.fromkeys(row.dataset for row in own))
-        table(f"{title}: {model} on {data}, ours (the paper's)", ["ε", "", *methods], lines)
+        for what, differences in (("ours (the paper's)", False), ("differences, ours (the paper's)", True)):
+            part = [row for row in own if row.metric.endswith(DELTA) == differences]
+            _show_part(f"{title}: {model} on {data}, {what}", part)
     for row in dict.fromkeys((row.model, row.method) for row in rows if row.note == MISSED):
         console.print(f"{row[0]} by {row[1]}: {MISSED}", soft_wrap=True)
+
+
+def _show_part(title: str, rows: Sequence[TableRow]) -> None:
+    """One table, or several where the screen is too narrow for all methods."""
+    numbers, methods = summarised(rows), list(dict.fromkeys(row.method for row in rows))
+    columns = max(1, (console.width - ROOM_FOR_NAMES) // ROOM_FOR_CELL)
+    lines = list(dict.fromkeys((row.metric, row.eps, row.model) for row in sorted(rows, key=_order)))
+    for start in range(0, len(methods), columns):
+        part = methods[start : start + columns]
+        cells = [
+            [_radius(eps), _metric(metric), *(_cell(numbers.get((model, method, metric, eps))) for method in part)]
+            for metric, eps, model in lines
+        ]
+        table(title, ["ε", "", *part], cells)
+
+
+def _radius(eps: float | None) -> str:
+    """A radius as the paper writes it.
+
+    >>> [_radius(eps) for eps in (None, 0.1, 2 / 255)]
+    ['', '0.1', '2/255']
+    """
+    levels = 0.0 if eps is None else 255 * eps
+    if eps is None or abs(levels - round(levels)) > 1e-6 or len(f"{eps:g}") < 5:
+        return "" if eps is None else f"{eps:.4g}"
+    return f"{round(levels)}/255"
 
 
 def _order(row: TableRow) -> tuple[bool, float]:
