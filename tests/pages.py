@@ -62,8 +62,13 @@ def run_page(page: str) -> None:
             run_commands(block.code)
 
 
+def commands(code: str) -> list[str]:
+    """The commands of a block, one a line; a backslash joins two lines."""
+    return code.replace("\\\n", " ").splitlines()
+
+
 def run_commands(code: str) -> None:
-    for line in code.splitlines():
+    for line in commands(code):
         program, *arguments = shlex.split(quicker(line), comments=True)
         assert program == "steadynet", f"mark it as <!-- not run: why -->: {line}"
         assert main(arguments) == 0, line

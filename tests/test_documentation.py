@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pages import ROOT, blocks, page_text, run_page
+from pages import ROOT, blocks, commands, page_text, run_page
 from steadynet.cli import _parse
 
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
@@ -35,7 +35,7 @@ def test_the_pages_that_teach_have_code_that_runs():
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_that_are_not_run_have_flags_that_exist(page):
     for block in blocks(page):
-        for line in block.code.splitlines() if block.language in ("bash", "console") else []:
+        for line in commands(block.code) if block.language in ("bash", "console") else []:
             words = shlex.split(line, comments=True)
             if "steadynet" in words and "--version" not in words:
                 assert _parse(words[words.index("steadynet") + 1 :]).command
