@@ -171,7 +171,10 @@ def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
         assert re.search(rf"under attack \(PGD-20\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
         assert re.search(rf"stable neurons \(ibp\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
     assert re.search(r"Of the same 10 images, \d+ are proved robust with NBC and \d+ without it.", text)
-    assert {"natural", "nbc"} == {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"natural", "nbc", "report"} == {path.name for path in (tmp_path / "demo").iterdir()}
+    page = tmp_path / "demo" / "report" / "index.html"
+    assert text.splitlines()[-1] == f"See both networks, with every image and counterexample: {page}"
+    assert page.is_file()
 
 
 # Plug-ins

@@ -10,6 +10,7 @@ import torch
 
 from steadynet.evaluation import evaluate
 from steadynet.observer import Observer
+from steadynet.run_directory import write_json
 from steadynet.run_verification import RunVerification, summarise
 from steadynet.settings import resolve
 from steadynet.trained import TrainedNetwork, load_trained
@@ -44,6 +45,7 @@ def run_demo(
         run = train(settings, out / method, overwrite=True, observer=observer(method))
         trained = load_trained(run.path)
         results[method] = evaluate(trained.network, trained.data().test, RADII, pgd_steps=20)
+        write_json(run.evaluation, results[method])
         results[method]["verified"] = _verified(trained, follow)
     return results
 

@@ -38,6 +38,21 @@ def _run(arguments: argparse.Namespace) -> None:
         f"The runs are in {arguments.out}/; next: steadynet verify {path}/nbc --eps 0.1 0.2 --timeout 10",
         soft_wrap=True,
     )
+    _write_page(Path(arguments.out), list(results))
+
+
+def _write_page(out: Path, methods: list[str]) -> None:
+    """The report of both networks, its path as the last line; without the optional extra, how to get it."""
+    from steadynet.display import console
+    from steadynet.errors import UserError
+    from steadynet.report.write import write_report
+
+    try:
+        page = write_report([out / method for method in methods], out / "report")
+    except UserError as error:
+        console.print(f"No page: {error}", soft_wrap=True, markup=False)
+        return
+    console.print(f"See both networks, with every image and counterexample: {page}", soft_wrap=True, markup=False)
 
 
 def _rows(results: list[dict[str, Any]]) -> list[list[str]]:

@@ -29,7 +29,7 @@ class Pair:
     place: str
     one: Cell
     other: Cell
-    tasks: int  # the properties (or test images) of the cell that has fewer
+    tasks: int  # the properties of the network that was asked fewer
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,19 @@ class _Cells:
                     if cells[0] and (cells[1] or other is None):
                         where = f"{model}, ε {radius(eps)}" if eps else model
                         against = f"{one} against {other}" if other else one
-                        tasks = min(self._tasks(model, method, name, eps) for method in (one, other) if method)
+                        tasks = min(self._tasks(model, method, eps) for method in (one, other) if method)
                         result.append(Pair(f"{where}: {against}", cells[0], cells[1] or Cell(0.0, paper=0.0), tasks))
         return result
 
-    def _tasks(self, model: str, method: str, name: str, eps: float | None) -> int:
-        """How many properties were asked about, whatever the metric is a mean over."""
-        names = [name] if eps is None else ["unsat_percent", f"unsat_percent{DELTA}"]
-        cells = [self.found.get((model, method, candidate, eps)) for candidate in names]
-        return max((cell.of or 0 for cell in cells if cell), default=0)
+    def _tasks(self, model: str, method: str, eps: float | None) -> int:
+        """How many properties the network was asked about, whatever the metric is a mean over; at no radius, at any."""
+        names = ("unsat_percent", f"unsat_percent{DELTA}")
+        asked = [
+            cell.of or 0
+            for (of, by, what, where), cell in self.found.items()
+            if (of, by) == (model, method) and what in names and eps in (None, where)
+        ]
+        return max(asked, default=0)
 
 
 def judged(text: str, name: str, pairs: list[Pair], missing: Sequence[str] = (), lower: bool = False) -> Part:

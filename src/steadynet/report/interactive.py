@@ -38,7 +38,7 @@ def as_data(charts: Iterable[Chart]) -> list[dict[str, Any]]:
     return [
         {
             "name": chart.name,
-            "title": chart.title,
+            "title": chart.title.partition(": ")[0],  # the page's own heading says the rest
             "note": chart.note,
             "panels": [_panel(panel) for panel in chart.panels],
         }
@@ -65,9 +65,13 @@ def _panel(panel: Panel) -> dict[str, Any]:
         axis_y["range"] = [middle - half, middle + half]
     if panel.names:
         axis_x |= {"tickvals": list(panel.names), "ticktext": list(panel.names.values())}
+    traces = [_trace(panel, series) for series in panel.series]
+    for number, trace in enumerate(traces):  # one entry of the legend for all points of a method
+        trace["legendgroup"] = trace["name"]
+        trace["showlegend"] = trace["name"] not in [before["name"] for before in traces[:number]]
     return {
         "title": panel.title,
-        "traces": [_trace(panel, series) for series in panel.series],
+        "traces": traces,
         "layout": {"xaxis": axis_x, "yaxis": axis_y},
     }
 
@@ -78,7 +82,8 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
     if series.hover:
         trace |= {"hovertext": [escaped(text) for text in series.hover], "hoverinfo": "text+x+y"}
     if panel.kind == "bars":
-        pattern = {"shape": PATTERNS.get(look.hatch, ""), "fgcolor": "white", "size": 6}
+        pattern = {"shape": PATTERNS.get(look.hatch, ""), "fillmode": "overlay", "fgcolor": "white", "size": 7}
+        pattern |= {"solidity": 0.2, "fgopacity": 0.8}
         return trace | {"type": "bar", "marker": {"color": look.colour, "pattern": pattern}}
     dash = "dot" if series.faint else "dash" if look.dashed else "solid"
     trace["type"], trace["opacity"] = "scatter", 0.65 if series.faint else 1.0
@@ -91,7 +96,7 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
     if panel.kind == "points" and len(series.x) == 1:
         trace["marker"]["size"] = 12
         labels = [escaped(text) for text in series.labels]
-        return trace | {"mode": "markers+text", "text": labels, "textposition": "top center", "showlegend": False}
+        return trace | {"mode": "markers+text", "text": labels, "textposition": "top center"}
     return trace | {"mode": "lines" if not look.marker else "lines+markers"}
 
 

@@ -62,7 +62,10 @@ def _overview(table: Table) -> Chart | None:
     looks, panels = styles(_methods(table)), []
     for side, value in _sides(table):
         found = scores(table, value)
-        names = [f"1/{label.removesuffix(' (s)')}" if "(s)" in label else label.removesuffix(" %") for label in found]
+        names = [
+            f"1/{label.removesuffix(' (s)')}" if "(s)" in label else label.removesuffix(" %").removeprefix("Test ")
+            for label in found
+        ]
         series = [
             Series(method, names, [by.get(method) for by in found.values()], looks[method])
             for method in _methods(table)

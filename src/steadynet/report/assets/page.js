@@ -44,7 +44,7 @@ const pairs = (values) => unique(values).map((value) => [String(value), String(v
 
 // Tables
 
-function tableView(table) {
+function tableView(table, heading) {
   const state = { column: null, down: true };
   const body = make("tbody");
   const rows = table.rows;
@@ -91,7 +91,7 @@ function tableView(table) {
   draw();
   const head = make("thead", {}, make("tr", {}, ...heads));
   return make("div", { class: "tableview", "data-table": table.name },
-    make("h3", {}, table.title),
+    table.title === heading ? null : make("h3", {}, table.title),
     make("div", { class: "filters" }, filters.model.element, filters.method.element, filters.radius.element),
     make("div", { class: "scroll", tabindex: "0" }, make("table", {}, head, body)),
     make("p", { class: "small" }, "Best of each model in bold; under a number its count and denominator, or the number of properties it is a mean of. Click a number to see its properties."));
@@ -127,17 +127,16 @@ const sight = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((entry) => entry.isIntersecting)) {
     sight.unobserve(entry.target);
     const draw = waiting.get(entry.target);
-    if (document.readyState === "loading") addEventListener("DOMContentLoaded", draw);
-    else setTimeout(draw, 0);
+    if (document.readyState === "complete") setTimeout(draw, 0);
+    else addEventListener("load", () => setTimeout(draw, 0)); // the page first, then what is drawn on it
   }
 }, { rootMargin: "300px" });
 
 function panelView(panel) {
   const plot = make("div", { class: "plot", role: "img", "aria-label": panel.title });
   waiting.set(plot, () => {
-    const named = panel.traces.filter((trace) => trace.showlegend !== false).length > 0;
     const layout = { margin: { l: 55, r: 12, t: 8, b: 45 }, font: { size: 12.5 }, barmode: "group", hovermode: "closest",
-      legend: { orientation: "h", y: -0.25, yanchor: "top" }, showlegend: named, paper_bgcolor: "white", plot_bgcolor: "white", ...panel.layout };
+      legend: { orientation: "h", y: -0.32, yanchor: "top" }, showlegend: true, paper_bgcolor: "white", plot_bgcolor: "white", ...panel.layout };
     for (const axis of [layout.xaxis, layout.yaxis]) Object.assign(axis, { gridcolor: "#e8ebee", zerolinecolor: "#c0c6cc", linecolor: "#57606a" });
     plotly().newPlot(plot, panel.traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
   });
@@ -217,7 +216,7 @@ function galleryView() {
   }
   new IntersectionObserver((entries) => { if (entries.some((entry) => entry.isIntersecting) && shown && shown < found.length) add(); }, { rootMargin: "400px" }).observe(more);
   const element = make("section", { id: "gallery" }, make("h2", {}, "Gallery of properties"),
-    make("p", { class: "note" }, "A property: every input within ε of the image gets its label. It is proved, refuted by a counterexample, or not decided in time. The difference is amplified so that ±ε is full red or blue."),
+    make("p", { class: "note" }, "A property: every input within ε of the image gets its label. It is proved, refuted by a counterexample, or not decided in time. The difference is amplified so that +ε is full orange and −ε full blue."),
     ...GALLERY.notes.map((note) => make("p", { class: "note" }, note)),
     make("div", { class: "filters" }, ...Object.values(filters).map((filter) => filter.element), order.element,
       make("button", { onclick: () => { only = null; for (const filter of Object.values(filters)) filter.value = ""; draw(); } }, "show all")),
@@ -257,12 +256,12 @@ function pictures(number) {
   if (columns.difference[number] !== null) {
     const steps = new Int8Array(decode(columns.difference[number]).buffer);
     const eps = columns.eps[number];
-    figures.push(figure("counterexample", drawn(shape, (place, size) => channels.map((channel) => pixels[channel * size + place] + (steps[channel * size + place] / 127) * eps * 255))));
+    figures.push(figure("counter\u00adexample", drawn(shape, (place, size) => channels.map((channel) => pixels[channel * size + place] + (steps[channel * size + place] / 127) * eps * 255))));
     figures.push(figure(eps ? `difference × ${(1 / eps).toFixed(eps < 0.1 ? 0 : 1)}` : "difference", drawn(shape, (place, size) => {
       let step = 0; // of colours, the largest change of a channel
       for (const channel of unique(channels)) if (Math.abs(steps[channel * size + place]) > Math.abs(step)) step = steps[channel * size + place];
-      const rest = 255 * (1 - Math.abs(step) / 127);
-      return step >= 0 ? [255, rest, rest] : [rest, rest, 255];
+      const much = Math.abs(step) / 127;
+      return (step >= 0 ? [213, 94, 0] : [0, 114, 178]).map((full) => 255 + much * (full - 255));
     })));
   }
   return make("div", { class: "pictures" }, ...figures);
@@ -303,7 +302,7 @@ function section(id, title, ...children) {
 for (const experiment of DATA.experiments) {
   const facts = experiment.facts.flatMap(([name, value], number) => [number ? "; " : "", make("b", {}, `${name} `), value]);
   section(slug(experiment.name), experiment.title, make("p", { class: "facts" }, ...facts),
-    ...experiment.tables.map(tableView), experiment.tables.length ? null : make("p", {}, "Nothing is measured yet."),
+    ...experiment.tables.map((table) => tableView(table, experiment.title)), experiment.tables.length ? null : make("p", {}, "Nothing is measured yet."),
     ...experiment.notes.map((note) => make("p", { class: "note" }, note)), ...experiment.charts.map(chartView));
 }
 const claimed = DATA.claims.map(claimView);
