@@ -2,7 +2,7 @@
 
 They are as printed, but for two things. In ``gamma`` the PGD-100 column of M1 and C1 is swapped in print (one number
 exceeds the network's own accuracy), and is put right here. In ``rq3-cifar10`` a row belongs to the window its accuracy
-is nearer to: by the paper's own figures C1 loses 2.6 and 7.8 to 8.6 points, and C3 0.5 to 0.9, outside the windows named.
+is nearer to: by the paper's own figures C1 loses 2.6 and 7.8 to 8.6 points, and C3 0.5 to 0.9, outside its windows.
 """
 
 from __future__ import annotations
