@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 from runs import command_line, finish, write_inputs
@@ -89,3 +91,25 @@ def table(out: Path) -> list[dict]:
     rows = json.loads((out / "table.json").read_text())
     seconds = tuple(f"{name}{end}" for name in SECONDS for end in ("", "_delta"))
     return [row for row in rows if row["metric"] not in seconds]
+
+
+def give_to_a_slow_starter(root: Path) -> None:
+    """A process with one worker that takes a while to begin, as on a machine with much to do."""
+    work = local._work
+
+    def late(*arguments: object) -> None:
+        (root / "worker").write_text(str(os.getpid()))
+        time.sleep(0.5)
+        work(*arguments)
+
+    local.START, local._work = "fork", late
+    local.LocalPool(root, workers=1, threads=1)
+    time.sleep(60)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there, and not only waiting to be buried."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -11,7 +11,15 @@ import time
 
 import pytest
 
-from grids import command_line_with_forks, reproduce, table, words_of, write_grid
+from grids import (
+    command_line_with_forks,
+    give_to_a_slow_starter,
+    is_running,
+    reproduce,
+    table,
+    words_of,
+    write_grid,
+)
 from runs import epochs_of, files, same_weights, start
 from steadynet.experiments.lock import locked
 from steadynet.run_directory import RunDirectory, read_toml
@@ -131,6 +139,21 @@ def test_killed_at_ten_random_moments_it_gives_the_same_table(finished, tmp_path
     for name, run in runs_of(undisturbed).items():
         assert same_weights(run, runs_of(out)[name])
         assert epochs_of(run) == epochs_of(runs_of(out)[name])
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks Linux about processes")
+def test_a_worker_that_has_hardly_begun_ends_with_its_killed_parent(tmp_path):
+    process = start(give_to_a_slow_starter, tmp_path)
+    path = tmp_path / "worker"
+    while not path.is_file() or not path.read_text():
+        assert process.is_alive()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    worker, end = int(path.read_text()), time.monotonic() + 20
+    while is_running(worker) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not is_running(worker)
 
 
 def test_a_changed_setting_gets_a_new_run_and_a_longer_time_out_does_not(finished, tmp_path):

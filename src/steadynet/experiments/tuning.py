@@ -76,7 +76,7 @@ def search(
 
     >>> found, tried = search(lambda strength: 2 * strength, Window(5, 6), start=0.5, most=9)
     >>> found, len(tried)
-    (2.8284271247461903, 4)
+    (2.8284271247461903, 5)
     """
     tried: list[tuple[float, float]] = []
     weak, strong, strength = 0.0, math.inf, min(start, high)

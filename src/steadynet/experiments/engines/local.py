@@ -20,7 +20,6 @@ from steadynet.experiments.tasks import Event, Task
 from steadynet.plugins import setting
 
 PATIENCE = 0.5  # seconds to wait for news
-HEARTBEAT = 0.2  # seconds between two looks at whether the process that gives tasks is still there
 TO_END = 5.0  # seconds a worker may take to save what it is at
 START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
@@ -52,7 +51,7 @@ def available_cores() -> int:
 
 
 class LocalPool(Pool):
-    """Workers, each with a pipe for tasks and news, and another whose end tells it that this process is gone."""
+    """Workers, each with a pipe for tasks and news; they end when this process does, however it does."""
 
     def __init__(self, root: Path, workers: int, threads: int) -> None:
         self._processes: Any = multiprocessing.get_context(START)
@@ -63,14 +62,10 @@ class LocalPool(Pool):
 
     def _start(self) -> _Worker:
         ours, theirs = self._processes.Pipe()
-        life_line, their_end = self._processes.Pipe()
-        process = self._processes.Process(
-            target=_work, args=(theirs, their_end, self._root, self._threads), daemon=True
-        )
+        process = self._processes.Process(target=_work, args=(theirs, self._root, self._threads), daemon=True)
         process.start()
         theirs.close()
-        their_end.close()
-        return _Worker(process, ours, life_line)
+        return _Worker(process, ours)
 
     def has_room(self) -> bool:
         """Whether a worker is idle."""
@@ -116,24 +111,22 @@ class LocalPool(Pool):
             worker.process.join(TO_END)
             worker.process.kill()
             worker.process.join()
-            worker.life_line.close()
 
 
 @dataclass
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    life_line: Connection
     task: str | None = None
 
 
-def _work(pipe: Connection, life_line: Connection, root: Path, threads: int) -> None:
+def _work(pipe: Connection, root: Path, threads: int) -> None:
     """A worker: task after task, until there are no more or the process that gives them is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
     from steadynet.experiments.jobs import executed
 
-    threading.Thread(target=_end_with, args=(life_line,), daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started us
     torch.set_num_threads(threads)
     with suppress(EOFError, OSError):
@@ -142,11 +135,9 @@ def _work(pipe: Connection, life_line: Connection, root: Path, threads: int) -> 
             pipe.send(executed(task, root, pipe.send))
 
 
-def _end_with(life_line: Connection) -> None:
-    """End as soon as the other end of the line, or the parent, is gone, as after kill -9."""
-    parent = os.getppid()
-    with suppress(EOFError, OSError):
-        while os.getppid() == parent:
-            if life_line.poll(HEARTBEAT):
-                life_line.recv()
+def _end_with_parent() -> None:
+    """End as soon as the process that gives tasks is gone, as after kill -9, however early in our life that was."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
     os._exit(1)
