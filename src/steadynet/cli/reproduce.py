@@ -24,7 +24,7 @@ def _configure(parser: Parser) -> None:
     from steadynet.plugins import Setting, settings_of
 
     parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(names())}, or a grid of your own: FILE.toml")
-    parser.add_argument("--scale", metavar="SCALE", help="paper, laptop, smoke, or one of your own [paper]")
+    parser.add_argument("--scale", metavar="SCALE", help="paper, laptop, smoke, or a file's own [laptop; a file: as it is]")
     parser.add_argument("--out", metavar="DIR", help="where to write [experiments/NAME-SCALE]")
     parser.add_argument("--only", nargs="+", default=[], metavar="KIND=NAME", help="model=M1 method=rs,nbc: some cells")
     parser.add_argument("--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="a network a seed [0]")
@@ -47,10 +47,10 @@ def _seed(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.grid_display import GridDisplay, show_failures, show_table
     from steadynet.display import console
-    from steadynet.experiments.grid import read_grid
+    from steadynet.experiments.grid import names, read_grid
     from steadynet.experiments.runner import reproduce
 
-    grid = read_grid(arguments.experiment, arguments.scale)
+    grid = read_grid(arguments.experiment, arguments.scale or ("laptop" if arguments.experiment in names() else None))
     out = Path(arguments.out or Path("experiments") / f"{grid.name}-{grid.scale}")
     try:
         with GridDisplay(grid.title) as display:
