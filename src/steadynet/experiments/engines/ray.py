@@ -147,10 +147,12 @@ class RayPool(Pool):
         shutil.rmtree(self._leases, ignore_errors=True)  # whoever still works for a killed driver is given up
         with disk_errors(self._leases):
             self._leases.mkdir(parents=True)
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        # hard: a soft wish may be granted on a node that dies before this one
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         with _unwarned():
             self._perform = ray.remote(perform)
-            self._mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here).remote()
+            mailbox = ray.remote(Mailbox).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
+            self._mailbox = mailbox.remote()
         self._running: dict[Any, Attempt] = {}
         self._files_travel = False  # until a node turns out not to share ours
         self._capacity: dict[str, float] = ray.cluster_resources()
