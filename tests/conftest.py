@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import signal
 
 import pytest
 
 from steadynet.cli import main
 from tools import milp_tool
 from verified import ASK, train_tiny
+
+# A suite started in the background would ignore Ctrl-C, and so would its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
