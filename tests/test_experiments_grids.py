@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from grids import write_grid
@@ -9,6 +11,7 @@ from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
 from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import PAPER, paper_numbers
+from steadynet.experiments.plan import planned
 from steadynet.settings import resolve
 
 TEN = [
@@ -113,6 +116,26 @@ def test_a_changed_setting_is_another_run_but_where_it_is_trained_is_not(tmp_pat
     assert key() == key(("timeout = 20.0", "timeout = 30.0"))
 
 
+@pytest.mark.parametrize("name", ["small.npz", "net.py"])
+def test_a_run_belongs_to_what_the_users_files_hold(tmp_path, name):
+    path = write_grid(tmp_path)
+    grid = read_grid(str(path))
+    (before, *_) = cells_of(grid, [0])
+    own = tmp_path / name
+    own.write_bytes(own.read_bytes() + b"#")
+    assert cells_of(grid, [0])[0].key != before.key
+    own.unlink()  # as on another machine, with what was recorded then
+    assert cells_of(dataclasses.replace(grid, files=before.files), [0])[0].key == before.key
+
+
+def test_what_each_kind_of_task_asks_for(tmp_path):
+    resources = "[resources]\ncpus = 4\n[resources.verify]\ncpus = 2\ngpus = 0.5\n\n[models.tiny]"
+    grid = read_grid(str(write_grid(tmp_path, ("[models.tiny]", resources))))
+    plan = planned(tmp_path / "out", cells_of(grid, [0], {"method": ["natural"]}))
+    found = {(task.kind, task.cpus, task.gpus, task.spec.get("device")) for task in plan.tasks.values()}
+    assert found == {("train", 4, 0, None), ("evaluate", 4, 0, "cpu"), ("verify", 2, 0.5, "auto")}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
@@ -131,6 +154,10 @@ def test_a_changed_setting_is_another_run_but_where_it_is_trained_is_not(tmp_pat
         ("[scales.quick]", "[scales.quick]\nmodel = 3", r"\[scales.quick\] 'model': did you mean 'models'"),
         ("epochs = 2", 'epochs = "2"', "epochs"),
         ("timeout = 20.0", "timeout = 0", "timeout = 0 must be larger than 0"),
+        ("[models.tiny]", "[resources.verfy]\n[models.tiny]", r"\[resources\] 'verfy': did you mean 'verify'"),
+        ("[models.tiny]", "[resources.train]\ncpu = 1\n[models.tiny]", r"train\] 'cpu': did you mean 'cpus'"),
+        ("[models.tiny]", "[resources]\ncpus = 0.5\n[models.tiny]", "cpus = 0.5 in .* must be a whole number above 0"),
+        ("[models.tiny]", "[resources]\ngpus = 1.5\n[models.tiny]", "gpus = 1.5 in .* or a share of one GPU"),
         ("shard = 6", "shard = 0", "shard = 0 in .* must be a whole number above 0"),
         ("madry+nbc:1/2 madry:1/2", "madry+nbc:x madry:1", "are not METHOD:SHARE"),
     ],

@@ -141,6 +141,20 @@ def test_killed_at_ten_random_moments_it_gives_the_same_table(finished, tmp_path
         assert epochs_of(run) == epochs_of(runs_of(out)[name])
 
 
+def test_terminated_it_saves_and_says_how_to_go_on(finished, tmp_path):
+    grid, undisturbed = finished
+    out, log = tmp_path / "out", tmp_path / "terminated.log"
+    process = start(command_line_with_forks, words_of(grid, out), log)
+    while not tasks_done(out):
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGTERM)
+    process.join()
+    assert process.exitcode == 130
+    assert "stopped; everything done is saved" in log.read_text()
+    assert reproduce(grid, out)[0] == 0
+    assert table(out) == table(undisturbed)
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="asks Linux about processes")
 def test_a_worker_that_has_hardly_begun_ends_with_its_killed_parent(tmp_path):
     process = start(give_to_a_slow_starter, tmp_path)

@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
+from rich.text import Text
 
 from steadynet.events import EventWriter
 from steadynet.observer import Observer, Position
@@ -38,6 +39,14 @@ class _Bar(Progress):
         return table
 
 
+class _TimeLeft(TimeRemainingColumn):
+    """What a task says itself in its field ``left``, else by its speed so far."""
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left")
+        return super().render(task) if left is None else Text(left, style="progress.remaining")
+
+
 def progress_bar() -> Progress:
     """A bar of one line that vanishes when done; nothing where nobody watches."""
     screen = _screen()
@@ -45,7 +54,7 @@ def progress_bar() -> Progress:
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
         BarColumn(bar_width=8 if screen.width < 100 else 24, table_column=Column(no_wrap=True)),
         TaskProgressColumn(table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+        _TimeLeft(compact=True, table_column=Column(no_wrap=True)),
         TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
     ]
     return _Bar(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -12,6 +14,23 @@ from steadynet.errors import UserError
 
 class InterruptedByUserError(UserError):
     """Stopped by the user, everything saved; the text says how to go on."""
+
+
+@contextmanager
+def terminated_as_by_ctrl_c() -> Iterator[None]:
+    """While active, SIGTERM (as schedulers of clusters send it) does what Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Interruption:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,28 +45,38 @@ class GridDisplay(Watcher):
 
     def on_start(self, plan: Plan, status: Status) -> None:
         """Say what is to do."""
-        self.status, self.total = status, len(plan.tasks)
+        self.status, self.total, self.tasks = status, len(plan.tasks), plan.tasks
         console.print(f"{self.title}: {self.total} tasks, {len(plan.done)} of them done", soft_wrap=True)
-        self.grid = self.progress.add_task("grid", total=self.total, completed=len(plan.done), note="")
+        self.grid = self.progress.add_task("grid", total=self.total, completed=len(plan.done), note="", left="")
 
     def on_event(self, event: Event) -> None:
         """Move the bars, or print a line."""
         if event.state == "running":
             bar = self.bars.get(event.task)
             if bar is None:
-                self.bars[event.task] = self.progress.add_task(event.task, total=event.total or None, note="")
+                label = self.tasks[event.task].label or event.task
+                self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="")
             else:
                 self.progress.update(bar, completed=event.done, total=event.total or None, note=event.note)
+            self._move_grid()
             return
         if event.task in self.bars:
             self.progress.remove_task(self.bars.pop(event.task))
-        found = counts(self.status.content["tasks"].values())
-        self.progress.update(self.grid, completed=found["done"], note=_words(found))
+        found = self._move_grid()
         if event.state != "done" or self.progress.disable:
             note = f": {event.note}" if event.note else ""
             messages.print(
                 f"{found['done']}/{self.total} {event.task} {event.state}{note}", soft_wrap=True, markup=False
             )
+
+    def _move_grid(self) -> Counter[str]:
+        """The bar of the grid: tasks done, and the shares of those that run; how many are in each state."""
+        content = self.status.content
+        found, seconds = counts(content["tasks"].values()), eta(content)
+        shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)
+        left = "" if seconds is None else f"{_duration(seconds)} left"
+        self.progress.update(self.grid, completed=found["done"] + shares, note=_words(found), left=left)
+        return found
 
 
 def _words(found: dict[str, int]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from steadynet.cli.command import Command
 from steadynet.errors import UserError
 from steadynet.flags import Parser, add_flags
-from steadynet.interruption import InterruptedByUserError
+from steadynet.interruption import InterruptedByUserError, terminated_as_by_ctrl_c
 
 if TYPE_CHECKING:
     from steadynet.experiments.engines import Engine
@@ -53,7 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
     grid = read_grid(arguments.experiment, arguments.scale or ("laptop" if arguments.experiment in names() else None))
     out = Path(arguments.out or Path("experiments") / f"{grid.name}-{grid.scale}")
     try:
-        with GridDisplay(grid.title) as display:
+        with terminated_as_by_ctrl_c(), GridDisplay(grid.title) as display:
             outcome = reproduce(
                 grid,
                 out,
@@ -70,6 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
         ) from stop
     show_table(grid.title, outcome.rows)
     console.print(f"written: {out / 'table.csv'}, {out / 'table.json'}", soft_wrap=True)
+    console.print(f"as a page, with figures: steadynet report {shlex.quote(str(out))} --open", soft_wrap=True)
     show_failures(outcome.failures)
     return 1 if outcome.failures else 0
 

@@ -12,7 +12,7 @@ from steadynet.data.cache import where
 from steadynet.data.dataset import Dataset, Images, batch_count, batches
 from steadynet.errors import UnknownNameError, UserError
 
-__all__ = ["Dataset", "DatasetPlugin", "Images", "available", "batch_count", "batches", "load", "where"]
+__all__ = ["Dataset", "DatasetPlugin", "Images", "available", "batch_count", "batches", "load", "own_file", "where"]
 
 
 def available() -> dict[str, type[DatasetPlugin]]:
@@ -41,10 +41,20 @@ def load(source: object) -> Dataset:
     if text in known:
         return known[text]().load()
     path = Path(text).expanduser()
-    if path.suffix == ".npz":
+    if own_file(text):
         return user_data.load_npz(path)
     if text and path.exists():
         raise UserError(f"{path} is not an .npz file: a data set of your own is one .npz file of arrays X and y.")
     if isinstance(source, os.PathLike) or path.suffix or len(path.parts) > 1:
         raise UserError(f"there is no file {path}.")
     raise UnknownNameError("data set", text, known)
+
+
+def own_file(source: str) -> Path | None:
+    """The user's file that a data set's name stands for; None for a data set of ours.
+
+    >>> own_file("digits"), own_file("mine.npz")
+    (None, PosixPath('mine.npz'))
+    """
+    path = Path(source).expanduser()
+    return path if path.suffix == ".npz" else None

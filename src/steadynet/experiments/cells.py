@@ -9,15 +9,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from steadynet import objectives
+from steadynet import data as data_sets
+from steadynet import networks, objectives
 from steadynet.data import Dataset
 from steadynet.errors import UnknownNameError, UserError
-from steadynet.experiments.grid import Grid
+from steadynet.experiments.grid import KINDS, Grid
 from steadynet.experiments.shards import Ask
 from steadynet.experiments.tuning import Effort
 from steadynet.plugins import fits
+from steadynet.run_directory import disk_errors
 from steadynet.settings import parse_phases, parse_radius, resolve
 from steadynet.verification import make_verifier
 
@@ -40,8 +44,8 @@ class Cell:
     tuning: dict[str, int]
     init: Cell | None
     against: str | None
-    cpus: int
-    gpus: float
+    resources: dict[str, Any]
+    files: dict[str, str]  # the user's own that it is made from, each with a hash of what it holds
 
     @property
     def run(self) -> str:
@@ -70,6 +74,11 @@ class Cell:
         chosen = dataset.test.first_of_each_class(self.verification.get("per_class", 10), dataset.class_count)
         return chosen[: self.verification.get("tasks", len(chosen))].tolist()
 
+    def demand(self, kind: str) -> dict[str, Any]:
+        """The CPUs and GPUs that a task of this kind asks for."""
+        table = self.resources | self.resources.get(kind, {})
+        return {"cpus": table.get("cpus", 1), "gpus": table.get("gpus", 0)}
+
     @property
     def pgd_steps(self) -> list[int]:
         """Steps of each attack."""
@@ -77,7 +86,7 @@ class Cell:
 
 
 _VERIFICATION = ("eps", "per_class", "tasks", "verifier", "shard")
-_COUNTS = {"verification": ("per_class", "tasks", "shard"), "evaluation": ("images",), "resources": ("cpus",)}
+_COUNTS = {"verification": ("per_class", "tasks", "shard"), "evaluation": ("images",)}
 
 
 Only = Mapping[str, Sequence[str]]
@@ -118,6 +127,9 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     tables = {name: grid.table(name, model, method) for name in ("verification", "evaluation", "resources")}
     _check_counts(tables, place)
     whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
+    files = _files(config, grid.files)
+    if files:
+        whole["files"] = files
     tuning = {}
     if init:
         whole["init"] = init.key
@@ -137,13 +149,14 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
         tuning=tuning,
         init=init,
         against=table.get("against"),
-        cpus=tables["resources"].get("cpus", 1),
-        gpus=tables["resources"].get("gpus", 0),
+        resources=tables["resources"],
+        files=files,
     )
     try:
         ask = cell.ask([])
         make_verifier(ask.verifier, ask.verifier_settings)
         _ = cell.radii
+        _check_demands(cell)
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
     return cell
@@ -182,6 +195,29 @@ def _phases(shares: str, epochs: int) -> str:
 def _key(prefix: str, whole: dict[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:10]
     return f"{re.sub(r'[^A-Za-z0-9+@.]+', '-', prefix)}-{digest}"
+
+
+def _files(config: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[str, str]:
+    """What the user's own files hold, by their paths: with other contents, a run is another one."""
+    own = networks.custom_source(config["model"])
+    paths = [own[0] if own else None, data_sets.own_file(config["data"])]
+    there = {str(path): path for path in paths if path and (path.is_file() or str(path) in recorded)}
+    return {name: recorded.get(name) or _digest(path, path.stat().st_mtime_ns) for name, path in there.items()}
+
+
+@lru_cache
+def _digest(path: Path, changed: int) -> str:
+    with disk_errors(path):
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _check_demands(cell: Cell) -> None:
+    for kind in KINDS:
+        cpus, gpus = cell.demand(kind).values()
+        if not fits(cpus, int) or cpus < 1:
+            raise UserError(f"cpus = {cpus!r} in [resources] must be a whole number above 0")
+        if not fits(gpus, float) or gpus < 0 or (gpus > 1 and gpus % 1):
+            raise UserError(f"gpus = {gpus!r} in [resources] must be a whole number, or a share of one GPU")
 
 
 def _check_counts(tables: Mapping[str, Mapping[str, Any]], place: str) -> None:

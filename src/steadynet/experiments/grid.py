@@ -31,6 +31,7 @@ SHARED = (
     "evaluation",
     "resources",
 )  # tables that models and methods may have, too
+KINDS = ("train", "evaluate", "verify")  # of tasks, which may ask for CPUs and GPUs of their own
 KEYS = {
     "grid": ("name", "title", "paper", *SHARED, "tuning", "models", "methods", "scales", "made"),
     "scale": (*SHARED, "tuning", "models", "methods"),
@@ -38,7 +39,8 @@ KEYS = {
     "method": ("phases", "init", "drop", "against", *SHARED),
     "verification": ("eps", "per_class", "tasks", "verifier", "shard"),  # and the verifier's own settings
     "evaluation": ("pgd_steps", "images"),
-    "resources": ("cpus", "gpus"),
+    "resources": ("cpus", "gpus", *KINDS),
+    "demand": ("cpus", "gpus"),
 }
 ELSEWHERE = {
     "method": "a method of the grid is a table: [methods.nbc]",
@@ -58,6 +60,7 @@ class Grid:
     title: str
     scale: str
     content: dict[str, Any] = field(repr=False)
+    files: Mapping[str, str] = field(default_factory=dict)  # what the user's files held when the experiment was made
 
     @property
     def models(self) -> dict[str, dict[str, Any]]:
@@ -118,7 +121,7 @@ def checked(content: dict[str, Any], scale: str | None, source: str) -> Grid:
     for key, table in at_scale["methods"].items():
         _check_method(key, table, at_scale, source)
     name = str(content.get("name") or Path(source).stem)
-    return Grid(name, str(content.get("title", name)), scale, at_scale)
+    return Grid(name, str(content.get("title", name)), scale, at_scale, content.get("made", {}).get("files", {}))
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,6 +156,8 @@ def _check_tables(content: dict[str, Any], source: str) -> None:
     for place, holder in places.items():
         _known("evaluation", holder.get("evaluation", {}), f"{place} [evaluation]")
         _known("resources", holder.get("resources", {}), f"{place} [resources]")
+        for kind in KINDS:
+            _known("demand", holder.get("resources", {}).get(kind, {}), f"{place} [resources.{kind}]")
         _known("verification", holder.get("verification", {}), f"{place} [verification]", of_verifier)
         _check_training(holder.get("training", {}), f"{place} [training]")
         for part, table in holder.get("parts", {}).items():

@@ -99,8 +99,8 @@ def _add_training(plan: Plan, root: Path, cell: Cell) -> None:
         needs=(training_name(cell.init),) if cell.init else (),
         reads=reads,
         writes=writes,
-        cpus=cell.cpus,
-        gpus=cell.gpus,
+        **cell.demand("train"),
+        **_words(cell, "tune" if cell.drop else "train"),
     )
     plan.add(task, run.weights.is_file() or tuning.missed(run.path))
 
@@ -113,11 +113,36 @@ def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
         "pgd_steps": cell.pgd_steps,
         "images": cell.evaluation.get("images"),
     }
+    demand = cell.demand("evaluate")
+    needs, reads, writes = (training_name(cell),), _network(cell), (f"{cell.run}/evaluation.json",)
     task = Task(
-        f"{cell.key}/evaluate", "evaluate", spec, (training_name(cell),), (cell.run,), (f"{cell.run}/evaluation.json",)
+        f"{cell.key}/evaluate",
+        "evaluate",
+        spec | _device(demand),
+        needs,
+        reads,
+        writes,
+        **demand,
+        **_words(cell, "evaluate"),
     )
     run = RunDirectory(root / cell.run)
     plan.add(task, tuning.missed(run.path) or evaluated(run, cell))
+
+
+def _network(cell: Cell) -> tuple[str, ...]:
+    """The files that a trained network is loaded from; or the record that tuning found none."""
+    run = RunDirectory(Path(cell.run))
+    files = (run.config, run.weights, run.model_source, tuning.record_path(run.path))
+    return tuple(path.as_posix() for path in files)
+
+
+def _words(cell: Cell, what: str) -> dict[str, Any]:
+    seed = f" seed {cell.seed}" if cell.seed else ""
+    return {"label": f"{cell.model} {cell.method}{seed}: {what}", "group": cell.model}
+
+
+def _device(demand: dict[str, Any]) -> dict[str, str]:
+    return {"device": "auto" if demand["gpus"] else "cpu"}
 
 
 def read_evaluation(run: RunDirectory) -> dict[str, Any]:
@@ -141,6 +166,7 @@ def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> 
     plan.asks[cell.key] = ask
     if tuning.missed(run.path):
         return
+    demand, needs = cell.demand("verify"), (training_name(cell),)
     still_open = {name: left for name, _, left in ask.open_shards(read_rows(run))}
     for shard, eps, index in ask.open_shards([]):
         spec = {
@@ -153,5 +179,7 @@ def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> 
             "verifier_settings": ask.verifier_settings,
         }
         name = f"{cell.key}/verify-{shard}"
-        task = Task(name, "verify", spec, (training_name(cell),), (cell.run,), (f"{cell.run}/shards/{shard}",))
+        words = _words(cell, f"verify ε {eps:.3g}, shard {int(shard[-3:]) + 1}")
+        writes = (f"{cell.run}/shards/{shard}",)
+        task = Task(name, "verify", spec | _device(demand), needs, _network(cell), writes, **demand, **words)
         plan.add(task, shard not in still_open)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,10 +56,11 @@ def reproduce(
 
     Runs of the same configuration that are finished in the experiments ``reuse`` are copied, not trained again.
     """
+    grid = dataclasses.replace(grid, files={})  # as the files are now
     cells = cells_of(grid, seeds, only)
     watcher = watcher or Watcher()
     with locked(out):
-        _write_grid(out, grid, seeds, engine)
+        _write_grid(out, grid, seeds, engine, cells)
         for cell in cells:
             _take_from(reuse, out, cell)
         plan = planned(out, cells)
@@ -128,9 +130,11 @@ def _take_from(others: Sequence[Path], out: Path, cell: Cell) -> None:
             made.rename(run)
 
 
-def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine) -> None:
+def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]) -> None:
     """The resolved grid with how it was made; a second call keeps the date of the first."""
     path, made = out / "grid.toml", provenance()
     first = read_toml(path).get("made", {}).get("started") if path.is_file() else None
     made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made
+    files = {path: digest for cell in cells for path, digest in cell.files.items()}
+    made |= {"files": files} if files else {}
     write_text(path, grid.as_toml(made))

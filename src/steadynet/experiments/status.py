@@ -28,7 +28,7 @@ class Status:
         self.content: dict[str, Any] = {"name": name, "started": now, "updated": now, "tasks": {}}
         for task in plan.tasks.values():
             state = "done" if task.name in plan.done else "waiting"
-            self.content["tasks"][task.name] = {"kind": task.kind, "state": state}
+            self.content["tasks"][task.name] = {"kind": task.kind, "group": task.group, "state": state}
             seconds = before.get(task.name, {}).get("seconds")
             if state == "done" and seconds is not None:
                 self.content["tasks"][task.name]["seconds"] = seconds
@@ -93,21 +93,28 @@ def counts(tasks: Iterable[dict[str, Any]]) -> Counter[str]:
 
 
 def eta(content: dict[str, Any]) -> float | None:
-    """Seconds until all is done, as far as can be told: every kind of task takes as long as it did on average.
+    """Seconds until all is done, as far as can be told: a task takes as long as others of its kind and group did.
 
-    >>> task = {"kind": "train", "state": "done", "seconds": 10.0}
-    >>> eta({"tasks": {"a": task, "b": {"kind": "train", "state": "waiting"}}})
-    10.0
+    Where its group has none yet, as long as any of its kind; None while no kind is known for some task.
+
+    >>> task = {"kind": "train", "group": "M1", "state": "done", "seconds": 10.0}
+    >>> eta({"tasks": {"a": task, "b": task | {"state": "waiting"}, "c": task | {"state": "waiting", "group": "M3"}}})
+    20.0
     """
     tasks = list(content["tasks"].values())
     left = [task for task in tasks if task["state"] in ("waiting", "running")]
+    lengths: dict[tuple[str, str | None], list[float]] = {}
+    for task in tasks:
+        length = task.get("seconds") or _expected(task, content)
+        if length:
+            lengths.setdefault((task["kind"], task.get("group")), []).append(length)
+            lengths.setdefault((task["kind"], None), []).append(length)
     total = 0.0
-    for kind in {task["kind"] for task in left}:
-        took = [task["seconds"] for task in tasks if task["kind"] == kind and "seconds" in task]
-        took = took or [length for task in tasks if task["kind"] == kind and (length := _expected(task, content))]
-        if not took:
+    for task in left:
+        known = lengths.get((task["kind"], task.get("group"))) or lengths.get((task["kind"], None))
+        if not known:
             return None
-        total += sum(took) / len(took) * sum(_left(task) for task in left if task["kind"] == kind)
+        total += sum(known) / len(known) * _left(task)
     workers = max(1, sum(task["state"] == "running" for task in tasks))
     return total / workers
 

@@ -26,6 +26,8 @@ class Task:
     writes: tuple[str, ...] = ()
     cpus: int = 1
     gpus: float = 0
+    label: str = ""  # for people; ``name`` is for files
+    group: str = ""  # tasks of one kind and group take about as long
 
 
 @dataclass(frozen=True)
