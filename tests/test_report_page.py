@@ -18,6 +18,7 @@ from steadynet.report.collect import collect
 from steadynet.report.interactive import plotly_source
 from steadynet.report.write import make_report, page_of
 from steadynet.run_directory import RunDirectory
+from steadynet.trained import load_trained
 from steadynet.verdicts import load_counterexample, read_rows
 from verified import refused, said
 
@@ -70,14 +71,17 @@ def test_pictures_are_the_image_and_the_counterexample(whole):
     gallery = data_of(page_of(make_report([whole])))["gallery"]
     columns = gallery["columns"]
     refuted = [number for number, found in enumerate(columns["difference"]) if found]
+    assert refuted == [number for number, label in enumerate(columns["becomes"]) if label is not None]
     assert refuted
+    network = load_trained(whole).network
     rows = {(row.eps, row.index): row for row in read_rows(run)}
     for number in refuted:
         eps = columns["eps"][number]
         image = np.frombuffer(base64.b64decode(gallery["pictures"][columns["picture"][number]]), np.uint8) / 255
         steps = np.frombuffer(base64.b64decode(columns["difference"][number]), np.int8) / 127 * eps
-        stored = load_counterexample(run, rows[eps, columns["index"][number]]).flatten().numpy()
-        assert np.abs(image + steps - stored).max() <= eps / 100
+        stored = load_counterexample(run, rows[eps, columns["index"][number]])
+        assert np.abs(image + steps - stored.flatten().numpy()).max() <= eps / 100
+        assert columns["becomes"][number] == int(network(stored[None]).argmax()) != columns["label"][number]
 
 
 def test_pictures_can_be_limited(whole):

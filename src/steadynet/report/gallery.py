@@ -11,14 +11,17 @@ import torch
 from torch import Tensor
 
 from steadynet import data
+from steadynet.attack import evaluation_mode
 from steadynet.data import Dataset
 from steadynet.errors import UserError, one_line
 from steadynet.problems import Verdict
 from steadynet.report.collect import Experiment, Run, is_here
+from steadynet.trained import load_trained
 from steadynet.verdicts import Row, load_counterexample
 
 MOST_PICTURES = 5_000  # counterexamples in one page
 NUMBERS = ("run", "eps", "index", "label", "verdict", "seconds", "margin", "stable")
+OTHERS = ("by", "reason", "picture", "difference", "becomes")
 VERDICTS = [verdict.value for verdict in Verdict]
 
 
@@ -30,7 +33,7 @@ class Gallery:
 
     def __init__(self, most_pictures: int = MOST_PICTURES) -> None:
         self.left = most_pictures
-        self.columns: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, "by", "reason", "picture", "difference")}
+        self.columns: dict[str, list[Any]] = {name: [] for name in (*NUMBERS, *OTHERS)}
         self.pictures: list[str] = []
         self.shapes: list[dict[str, Any]] = []
         self.runs: list[dict[str, Any]] = []
@@ -48,8 +51,12 @@ class Gallery:
             dataset = self._dataset(run.verdicts[0].data) if run.verdicts else None
             if dataset is not None:
                 self.runs[number]["shape"] = self._shape(run.verdicts[0].data, dataset)
+            drawn: dict[int, Tensor] = {}
             for row in run.verdicts:
-                self._add(number, run, row, dataset)
+                found = self._add(number, run, row, dataset)
+                if found is not None:
+                    drawn[len(self.columns["run"]) - 1] = found
+            self._name(run, drawn)
 
     def as_data(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
@@ -62,12 +69,29 @@ class Gallery:
             "notes": list(dict.fromkeys(self.notes)),
         }
 
-    def _add(self, number: int, run: Run, row: Row, dataset: Dataset | None) -> None:
-        picture = difference = None
+    def _name(self, run: Run, points: dict[int, Tensor]) -> None:
+        """The class that the run's network gives each counterexample, by the place of its property."""
+        if not points or not run.folder.weights.is_file():
+            return
+        try:
+            network = load_trained(run.folder.path).network
+            with torch.no_grad(), evaluation_mode(network):
+                classes = [
+                    label for part in torch.stack(list(points.values())).split(512) for label in network(part).argmax(1)
+                ]
+        except (UserError, OSError) as error:
+            self.notes.append(f"What counterexamples are taken for is not known: {one_line(error)}.")
+            return
+        for place, label in zip(points, classes, strict=True):
+            self.columns["becomes"][place] = int(label)
+
+    def _add(self, number: int, run: Run, row: Row, dataset: Dataset | None) -> Tensor | None:
+        """A property; its counterexample, if that is drawn."""
+        picture = difference = point = None
         if dataset is not None and self.runs[number]["shape"] is not None and row.index < len(dataset.test):
             picture = self._picture(row.data, dataset, row.index)
             if row.counterexample:
-                difference = self._difference(run, row, dataset)
+                difference, point = self._difference(run, row, dataset)
         values = {
             "run": number,
             "eps": row.eps,
@@ -81,9 +105,11 @@ class Gallery:
             "reason": row.reason,
             "picture": picture,
             "difference": difference,
+            "becomes": None,
         }
         for name, value in values.items():
             self.columns[name].append(value)
+        return point
 
     def _dataset(self, name: str) -> Dataset | None:
         if name not in self._datasets:
@@ -117,21 +143,21 @@ class Gallery:
             self.pictures.append(_bytes((pixels * 255).round().to(torch.uint8)))
         return self._places[name, index]
 
-    def _difference(self, run: Run, row: Row, dataset: Dataset) -> str | None:
+    def _difference(self, run: Run, row: Row, dataset: Dataset) -> tuple[str | None, Tensor | None]:
         if self.left <= 0:
             self.notes.append("Counterexamples beyond the first are not drawn (--pictures sets how many are).")
-            return None
+            return None, None
         try:
             found = load_counterexample(run.folder, row)
         except UserError as error:
             self.notes.append(f"A counterexample is not drawn: {one_line(error)}.")
-            return None
+            return None, None
         pixels = dataset.test.pixels(torch.tensor([row.index]))[0]
         if found.shape != pixels.shape:
-            return None
+            return None, None
         self.left -= 1
         share = (found - pixels) / (row.eps or 1.0)
-        return _bytes((share * 127).round().clamp(-127, 127).to(torch.int8))
+        return _bytes((share * 127).round().clamp(-127, 127).to(torch.int8)), found
 
 
 def _bytes(tensor: Tensor) -> str:

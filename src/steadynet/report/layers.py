@@ -1,4 +1,4 @@
-"""What a report computes itself, on a few images of each run: stable neurons a layer, and what counterexamples get."""
+"""What a report computes itself, on a few images of each run: the stable neurons of each layer."""
 
 from __future__ import annotations
 

@@ -272,9 +272,10 @@ function cardView(number) {
   const run = GALLERY.runs[columns.run[number]];
   const verdict = GALLERY.verdicts[columns.verdict[number]];
   const classes = run.shape === null ? [] : GALLERY.shapes[run.shape].classes;
-  const label = columns.label[number];
+  const label = columns.label[number], taken = columns.becomes[number];
+  const nameOf = (label) => classes[label] === undefined ? String(label) : classes[label];
   const facts = [
-    ["label", classes[label] === undefined ? String(label) : classes[label]],
+    ["label", nameOf(label)], ["taken for", taken === null ? "" : nameOf(taken)],
     ["network", `${run.model}, ${run.method}${run.seed ? `, seed ${run.seed}` : ""}`],
     ["ε", DATA.radii[String(columns.eps[number])] || String(columns.eps[number])],
     ["time", `${columns.seconds[number].toPrecision(3)} s`],
