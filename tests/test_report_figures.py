@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from PIL import Image
 
 from reports import experiment, of_the_paper, row, verdict, write_run
 from steadynet.problems import Verdict
-from steadynet.report.charts import styles
+from steadynet.report.charts import Chart, Panel, Series, styles
 from steadynet.report.collect import collect
-from steadynet.report.figures import write_figures
+from steadynet.report.figures import drawn, write_figures
 from steadynet.report.interactive import as_data
 from steadynet.report.layers import LayerShares
 from steadynet.report.layout import tables_of
@@ -64,6 +67,17 @@ def test_methods_can_be_told_apart_without_colour():
     known = styles(["trades", "madry", "rs", "nbc", "natural"]).values()
     for what in ("colour", "marker", "hatch"):
         assert len({getattr(style, what) for style in known}) == 5
+
+
+def test_labels_of_points_that_coincide_do_not():
+    looks = styles(["trades", "madry", "rs", "nbc"])
+    series = [Series(name, [97.0], [50.0], look, labels=[name]) for name, look in looks.items()]
+    panel = Panel("", "", "", "points", [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
+    figure = drawn(Chart("crowd", "A crowd", [panel], ""), Figure)
+    FigureCanvasAgg(figure).draw()
+    boxes = [label.get_window_extent() for label in figure.axes[0].texts]
+    assert len(boxes) == 5
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from steadynet.errors import UserError
 from steadynet.report.charts import Chart, Panel, Series
 from steadynet.run_directory import disk_errors, write_atomically
 
+LABEL_SIZE = 8  # points
+LABEL_PLACES = (4, -10, 14, -20)  # points above what is labelled
 SETTINGS: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -147,14 +149,34 @@ def _lines(panel: Panel, axis: Any) -> dict[str, Any]:
             drawstyle="steps-post" if panel.kind == "steps" else "default",
         )
         handles[series.name] = handle
-        for x, y, label in zip(series.x, series.y, series.labels, strict=False):
-            axis.annotate(_plain(label), (x, y), xytext=(6, 4), textcoords="offset points", fontsize=8)
     if panel.kind == "points":
         axis.margins(x=0.18, y=0.12)
         low, high = axis.get_ylim()
         if high - low < 10:
             axis.set_ylim((low + high) / 2 - 5, (low + high) / 2 + 5)
+    _write_labels(panel, axis)
     return handles
+
+
+def _write_labels(panel: Panel, axis: Any) -> None:
+    """Each label beside its point, where no earlier one is; over it, where none of the places is free."""
+    taken: list[tuple[float, float, float]] = []  # left, bottom and width, in points as printers count them
+    for series in panel.series:
+        for x, y, label in zip(series.x, series.y, series.labels, strict=False):
+            across, up = axis.transData.transform((x, y)) * 72 / axis.figure.dpi
+            width = LABEL_SIZE * 0.6 * len(label)
+            places = [(right, down) for down in LABEL_PLACES for right in (6, -6 - width)]
+            free = [
+                (right, down)
+                for right, down in places
+                if not any(
+                    abs(up + down - bottom) < LABEL_SIZE + 1 and left - width < across + right < left + wide
+                    for left, bottom, wide in taken
+                )
+            ]
+            right, down = (free or places)[0]
+            taken.append((across + right, up + down, width))
+            axis.annotate(_plain(label), (x, y), xytext=(right, down), textcoords="offset points", fontsize=LABEL_SIZE)
 
 
 def _line_style(panel: Panel, series: Series) -> str:
