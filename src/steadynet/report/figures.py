@@ -72,6 +72,10 @@ def drawn(chart: Chart, figure_class: Any) -> Any:
     if len(handles) > 1 or "" not in handles:
         columns = max(1, min(len(handles), int(figure.get_figwidth() // 1.6)))
         figure.legend(handles.values(), map(_plain, handles), loc="outside lower center", ncols=columns, fontsize=9)
+    if any(series.labels for panel in chart.panels for series in panel.series):
+        figure.draw_without_rendering()  # then everything is in its place
+        for panel, axis in zip(chart.panels, axes, strict=False):
+            _write_labels(panel, axis)
     return figure
 
 
@@ -154,7 +158,6 @@ def _lines(panel: Panel, axis: Any) -> dict[str, Any]:
         low, high = axis.get_ylim()
         if high - low < 10:
             axis.set_ylim((low + high) / 2 - 5, (low + high) / 2 + 5)
-    _write_labels(panel, axis)
     return handles
 
 
