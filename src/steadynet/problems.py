@@ -8,6 +8,8 @@ from enum import Enum
 import torch
 from torch import Tensor, nn
 
+from steadynet.attack import evaluation_mode
+from steadynet.errors import UserError
 from steadynet.region import InputRegion
 
 
@@ -29,6 +31,11 @@ class Problems:
     images: Tensor
     labels: Tensor
     region: InputRegion
+    origin: Problems | None = None  # the same where they came from: a counterexample must be one there, too
+
+    def __post_init__(self) -> None:
+        if self.images.is_floating_point() and torch.finfo(self.images.dtype).bits < 32:
+            raise UserError(f"images of {self.images.dtype}: bounds hold for networks in float32 or float64 only")
 
     @classmethod
     def around(cls, network: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Problems:
@@ -39,7 +46,15 @@ class Problems:
         return len(self.labels)
 
     def __getitem__(self, rows: Tensor | slice) -> Problems:
-        return Problems(self.network, self.images[rows], self.labels[rows], self.region[rows])
+        origin = None if self.origin is None else self.origin[rows.to("cpu") if isinstance(rows, Tensor) else rows]
+        return Problems(self.network, self.images[rows], self.labels[rows], self.region[rows], origin)
+
+    def moved(self, network: nn.Module, device: torch.device) -> Problems:
+        """The same for a copy of the network on another device."""
+        images, labels, *corners = (
+            tensor.to(device) for tensor in (self.images, self.labels, self.region.lower, self.region.upper)
+        )
+        return Problems(network, images, labels, InputRegion(*corners), origin=self)
 
 
 @dataclass(frozen=True)
@@ -59,6 +74,11 @@ class Result:
 
 def is_counterexample(problems: Problems, index: int, point: Tensor) -> bool:
     """Whether a point lies in the region, exactly, and the network, run on it alone, gives it another label."""
+    origin = problems.origin
+    if origin is not None:
+        with evaluation_mode(origin.network):
+            if not is_counterexample(origin, index, point.to(origin.images.device)):
+                return False
     single = point[None]
     if not bool(problems.region[index : index + 1].contains(single)):
         return False

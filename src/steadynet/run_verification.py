@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from steadynet.attack import evaluation_mode, find_counterexamples
 from steadynet.data import Images
+from steadynet.devices import full_precision
 from steadynet.errors import UserError
 from steadynet.plugins import describe_value, settings_of
 from steadynet.problems import Problems, Result, Verdict, is_counterexample
@@ -29,13 +31,15 @@ from steadynet.verification import checked
 from steadynet.verifiers import Verifier
 
 ATTACKED_AT_ONCE = 512  # images
+CPU = torch.device("cpu")
 
 
 @dataclass
 class RunVerification:
     """Some test images at some radii, asked of a run's network: ``rows`` holds what is decided, by radius and image.
 
-    ``index`` names the images by their place in ``test``, the test set of the data called ``data``.
+    ``index`` names the images by their place in ``test``, the test set of the data called ``data``. The verifier works
+    on ``device``; what it finds there counts as a counterexample only if it replays on the CPU, too.
     """
 
     trained: TrainedNetwork
@@ -44,10 +48,13 @@ class RunVerification:
     radii: Sequence[float]
     verifier: Verifier
     data: str
+    device: torch.device = CPU
     rows: dict[tuple[float, int], Row] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.run = self.trained.run
+        self.run, self.network = self.trained.run, self.trained.network
+        if self.device.type != "cpu":
+            self.network = copy.deepcopy(self.network).to(self.device)
         self.pixels, self.labels = self.test.pixels(self.index), self.test.labels[self.index]
         self.tasks = fingerprints(self.trained.network, self.pixels)
         self.settings = " ".join(
@@ -128,21 +135,24 @@ class RunVerification:
     def _problems(self, eps: float) -> Problems:
         return Problems.around(self.trained.network, self.pixels, self.labels, eps)
 
+    def _on_device(self, problems: Problems) -> Problems:
+        return problems if self.device.type == "cpu" else problems.moved(self.network, self.device)
+
     def _refutes(self, problems: Problems, place: int, point: Tensor) -> bool:
-        with evaluation_mode(self.trained.network):
-            return is_counterexample(problems, place, point)
+        with evaluation_mode(self.trained.network), full_precision(CPU):
+            return is_counterexample(problems, place, point.cpu())
 
     def _decide(self, eps: float, places: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
         problems = self._problems(eps)[places]
 
         def record(position: int, result: Result) -> None:
             place = int(places[position])
-            row = self._row(eps, place, checked(problems, position, result))
+            row = self._row(eps, place, checked(problems, position, _on_cpu(result)))
             file.add(row)
             self.rows[eps, place] = row
             on_row(row)
 
-        self.verifier.verify(problems, record)
+        self.verifier.verify(self._on_device(problems), record)
 
     def _row(self, eps: float, place: int, result: Result) -> Row:
         index, label, task = int(self.index[place]), int(self.labels[place]), self.tasks[place]
@@ -173,8 +183,9 @@ class RunVerification:
         """How many of the images keep their label under PGD; one that was proved and does not is warned of."""
         problems, kept = self._problems(eps), 0
         for places in torch.arange(len(problems)).split(ATTACKED_AT_ONCE):
-            part = problems[places]
-            found, points = find_counterexamples(part.network, part.images, part.labels, part.region, steps=steps)
+            part = self._on_device(problems[places])
+            with full_precision(self.device):
+                found, points = find_counterexamples(part.network, part.images, part.labels, part.region, steps=steps)
             for row in found.nonzero().flatten().tolist():
                 self._compare(eps, int(places[row]), problems, points[row])
             kept += int((~found).sum())
@@ -188,6 +199,11 @@ class RunVerification:
                 "a defect of the verifier, please report it",
                 stacklevel=2,
             )
+
+
+def _on_cpu(result: Result) -> Result:
+    point = result.counterexample
+    return result if point is None else replace(result, counterexample=point.cpu())
 
 
 def summarise(rows: Sequence[Row]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from steadynet import data as data_sets
 from steadynet.bounds.live import LiveGraph
 from steadynet.checkpoint import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
+from steadynet.devices import pick_device
 from steadynet.distributed import Group
 from steadynet.errors import UserError, one_line
 from steadynet.global_batch import Rows
@@ -109,16 +110,6 @@ def _schedule(
         drops = settings.drops or ()
         return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: dropped(step / steps, drops))
     return None
-
-
-def pick_device(name: str) -> torch.device:
-    """The device asked for; ``auto`` is the best one there is."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        name = next(device for device, available in there.items() if available)
-    if not there[name]:
-        raise UserError(f"device {name} is not available on this machine")
-    return torch.device(name)
 
 
 def _rehearse(state: TrainingState) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from steadynet import verifiers
 from steadynet.attack import evaluation_mode
+from steadynet.devices import full_precision
 from steadynet.errors import UserError
 from steadynet.plugins import choose, make
 from steadynet.problems import Problems, Result, Verdict, is_counterexample
@@ -47,7 +48,7 @@ def checked(problems: Problems, index: int, result: Result) -> Result:
     """The result; but one that says ``sat`` without a counterexample that replays is an error, whoever says it."""
     if result.verdict is not Verdict.SAT:
         return result
-    with evaluation_mode(problems.network):
+    with evaluation_mode(problems.network), full_precision(problems.images.device):
         if result.counterexample is not None and is_counterexample(problems, index, result.counterexample):
             return result
     return replace(

@@ -139,9 +139,9 @@ def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tens
     if len(shape) == 3:
         channels, height, width = shape
         coefficients = torch.zeros(len(chosen), channels, 1, 1, dtype=dtype, device=chosen.device)
-        coefficients[torch.arange(len(chosen)), chosen[:, 1]] = 1.0
+        coefficients[torch.arange(len(chosen), device=chosen.device), chosen[:, 1]] = 1.0
         return Rows(coefficients, Window.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
     coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
-    place = (torch.arange(len(chosen)), *chosen[:, 1:].t())
+    place = (torch.arange(len(chosen), device=chosen.device), *chosen[:, 1:].t())
     coefficients[place] = 1.0
     return Rows(coefficients), owner

@@ -186,7 +186,7 @@ class Backward:
             for source, part in zip(node.inputs, parts, strict=True):
                 pending[source] = self._joined(pending.get(source), part, source)
         if 0 not in pending:  # the value is a constant
-            return torch.zeros(len(rows.coefficients), dtype=rows.coefficients.dtype) + constant
+            return rows.coefficients.new_zeros(len(rows.coefficients)) + constant
         return self._concretise(pending[0], owner, trail) + constant
 
     def _through(self, position: int, rows: Rows, owner: Tensor | None) -> tuple[list[Rows], Tensor | float]:

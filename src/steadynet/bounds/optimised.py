@@ -47,7 +47,8 @@ class Splits:
         for position, (row, element) in self.index.items():
             keep = torch.isin(row, rows)
             if bool(keep.any()):
-                index[position] = (torch.tensor([place[old] for old in row[keep].tolist()]), element[keep])
+                renumbered = torch.tensor([place[old] for old in row[keep].tolist()], device=row.device)
+                index[position] = (renumbered, element[keep])
                 sign[position], beta[position] = self.sign[position][keep], self.beta[position].detach()[keep]
         return Splits(index, sign, beta)
 
@@ -55,8 +56,7 @@ class Splits:
         """β · sign where split, 0 elsewhere, in the shape of each rectifier's rows."""
         result = {}
         for position, (row, element) in self.index.items():
-            flat = torch.zeros(shapes[position][0], shapes[position][1:].numel(), dtype=self.beta[position].dtype)
-            flat = flat.to(self.beta[position].device)
+            flat = self.beta[position].new_zeros(shapes[position][0], shapes[position][1:].numel())
             result[position] = flat.index_put((row, element), self.beta[position] * self.sign[position]).view(
                 shapes[position]
             )

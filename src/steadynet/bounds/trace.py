@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -79,5 +80,11 @@ def is_patched(module: nn.Module) -> bool:
 
 def example_inputs(network: nn.Module, batch: int, shape: tuple[int, ...]) -> Tensor:
     """Inputs between −1 and 2, random but always the same."""
-    reference = next(network.parameters(), torch.zeros(()))
-    return (torch.rand(batch, *shape, generator=torch.Generator().manual_seed(0)) * 3 - 1).to(reference)
+    generator = torch.Generator("cpu").manual_seed(0)
+    return (torch.rand(batch, *shape, generator=generator, device="cpu") * 3 - 1).to(some_weight(network))
+
+
+def some_weight(network: nn.Module) -> Tensor:
+    """A tensor of the type and on the device that the network computes with."""
+    tensors = itertools.chain(network.parameters(), network.buffers())
+    return next((tensor for tensor in tensors if tensor.is_floating_point()), torch.zeros((), device="cpu"))

@@ -42,7 +42,7 @@ from steadynet.bounds.tables import (
     limits,
     rectifier,
 )
-from steadynet.bounds.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched
+from steadynet.bounds.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
 
 
 def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
@@ -252,7 +252,7 @@ class _Translation:
         raise NoBoundsError("arithmetic with something that is neither data nor a constant")
 
     def _like(self, number: Any) -> Tensor:
-        reference = next(self.network.parameters(), torch.zeros(()))
+        reference = some_weight(self.network)
         return torch.as_tensor(number, device=reference.device, dtype=reference.dtype)
 
     def _unsupported(self, call: torch.fx.Node, what: str) -> UnsupportedNetworkError:

@@ -25,6 +25,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def add_device(parser: Parser, what: str) -> None:
+    """The flag that says where to compute."""
+    names = ("auto", "cpu", "cuda")
+    parser.add_argument(
+        "--device", choices=names, default="cpu", metavar="|".join(names), help=f"where to {what} [cpu]"
+    )
+
+
 def seconds(text: str) -> float:
     """An argument that is a time above 0."""
     try:

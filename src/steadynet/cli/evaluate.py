@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, add_device, count
 from steadynet.flags import Parser
 
 
@@ -18,6 +18,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--images", type=count, metavar="N", help="only the first N test images")
     parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    add_device(parser, "attack and measure")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
@@ -25,6 +26,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     from steadynet import data
+    from steadynet.devices import DEVICES, full_precision, pick_device
     from steadynet.display import console, progress_bar, show_evaluation
     from steadynet.evaluation import evaluate
     from steadynet.networks import check_classifies
@@ -34,16 +36,17 @@ def _run(arguments: argparse.Namespace) -> None:
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+    device = pick_device(arguments.device, DEVICES)
     trained = load_trained(arguments.run)
     radii = [parse_radius(text) for text in arguments.eps or [trained.config["eps"]]]
     dataset = data.load(arguments.data) if arguments.data else trained.data()
     check_classifies(trained.network, dataset.image_shape, dataset.class_count)
     images = dataset.test.subset(torch.arange(min(arguments.images or len(dataset.test), len(dataset.test))))
     torch.manual_seed(0)
-    with progress_bar() as progress:
+    with progress_bar() as progress, full_precision(device):
         task = progress.add_task("attacking", total=len(images) * len(radii), note="")
         result = evaluate(
-            trained.network,
+            trained.network.to(device),
             images,
             radii,
             pgd_steps=arguments.pgd_steps,

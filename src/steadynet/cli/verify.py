@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, add_device, count
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.verifier_flags import add_verifier_flags
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
@@ -20,7 +20,7 @@ from steadynet.interruption import InterruptedByUserError
 if TYPE_CHECKING:
     from steadynet.run_verification import RunVerification
 
-OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "fresh", "json", "network")
+OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "device", "fresh", "json", "network")
 PGD_STEPS = 100
 
 
@@ -28,6 +28,7 @@ def _configure(parser: Parser) -> None:
     add_selection(parser)
     parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    add_device(parser, "verify")
     parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--network", metavar="N=ONNX", help="VNN-LIB's own form: RUN is a property of this network")
@@ -63,6 +64,8 @@ def _verify_query(arguments: argparse.Namespace) -> None:
 
     if not arguments.network or "=" not in arguments.network:
         raise UserError(f"{arguments.run} is a property: say of which network with --network NAME=FILE.onnx")
+    if arguments.device != "cpu":
+        raise UserError(f"--device {arguments.device} is for runs: a property of an ONNX network is decided on the CPU")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
@@ -77,15 +80,19 @@ def _verify_query(arguments: argparse.Namespace) -> None:
 def _asked(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
+    from steadynet.devices import DEVICES, pick_device
     from steadynet.run_verification import RunVerification
     from steadynet.verification import make_verifier
 
     verifier = make_verifier(arguments.verifier, _settings(arguments))
+    device = pick_device(arguments.device, DEVICES)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     chosen = select(arguments)
     torch.manual_seed(0)
-    return RunVerification(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifier, chosen.data)
+    return RunVerification(
+        chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifier, chosen.data, device
+    )
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -96,7 +103,8 @@ def _words(arguments: argparse.Namespace, asked: RunVerification) -> list[str]:
     """The command that goes on: what was given, but for --fresh."""
     words = ["steadynet", "verify", arguments.run, "--eps", *map(str, arguments.eps or asked.radii)]
     words += ["--per-class", str(arguments.per_class), "--verifier", arguments.verifier]
-    chosen = {"data": arguments.data, "threads": arguments.threads} | _settings(arguments)
+    device = None if arguments.device == "cpu" else arguments.device
+    chosen = {"data": arguments.data, "threads": arguments.threads, "device": device} | _settings(arguments)
     for key, value in chosen.items():
         flag = key.replace("_", "-")
         if isinstance(value, bool):

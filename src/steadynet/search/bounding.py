@@ -78,8 +78,8 @@ def gather_splits(subproblems: Sequence[Subproblem], device: torch.device, dtype
 
 def margins(targets: Tensor, subproblems: Sequence[Subproblem]) -> Rows:
     """The margin rows (n, outputs) of a batch; ``targets`` is (properties, margins, outputs)."""
-    owner = torch.tensor([subproblem.owner for subproblem in subproblems])
-    target = torch.tensor([subproblem.target for subproblem in subproblems])
+    owner = torch.tensor([subproblem.owner for subproblem in subproblems], device=targets.device)
+    target = torch.tensor([subproblem.target for subproblem in subproblems], device=targets.device)
     return Rows(targets[owner, target])
 
 

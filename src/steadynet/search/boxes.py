@@ -53,7 +53,7 @@ class Boxes:
         self.root, self.ledger = root, root.ledger
         few = root.backward.box.lower[0].numel() <= MOST_INPUTS
         taken = [index for index in sorted(self.ledger.open) if few and root.unstable(index) >= LEAST_UNSTABLE]
-        rows = torch.tensor(taken, dtype=torch.long)
+        rows = torch.tensor(taken, dtype=torch.long, device=root.lower.device)
         whole = Parts(
             rows, torch.zeros_like(rows), _rows(root.backward.box, rows), _all_rows(root.backward.bounds, rows)
         )
@@ -74,7 +74,8 @@ class Boxes:
         taken: list[Parts] = []
         while self.stack and sum(map(len, taken)) < AT_ONCE:
             block = self.stack.pop()
-            taken.append(block.of(torch.tensor([owner in self.open_parts for owner in block.owner.tolist()])))
+            wanted = [owner in self.open_parts for owner in block.owner.tolist()]
+            taken.append(block.of(torch.tensor(wanted, device=block.owner.device)))
         block = _joined(taken)
         if len(block) > AT_ONCE:
             self.stack.append(block.of(slice(AT_ONCE, None)))
@@ -132,10 +133,10 @@ class Boxes:
             return double.lower(end, Rows(margins[some].double()), rows[some], relaxations=exact)
 
         found = certain(found, again, margin_rounding(backward)[rows])
-        table = torch.full((len(owner), root.lower.shape[1]), torch.inf)
+        table = root.lower.new_full((len(owner), root.lower.shape[1]), torch.inf)
         table[rows, target] = found
         number = torch.zeros_like(table, dtype=torch.long)
-        number[rows, target] = torch.arange(len(rows))
+        number[rows, target] = torch.arange(len(rows), device=rows.device)
         lower, worst = table.min(1)
         if trail.on_input is None:
             return lower, torch.zeros_like(backward.box.lower)

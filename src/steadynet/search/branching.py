@@ -46,7 +46,7 @@ def split_bounds(
     slopes = Slopes({position: batch.slopes.values[position].detach().clone() for position in positions})
     slopes.largest = dict(slopes.values)  # as they are: nothing moves them here
     multipliers = batch.splits.dense({position: batch.behind[position].shape for position in positions})
-    result = torch.full((2, *places.shape), -torch.inf, dtype=batch.lower.dtype)
+    result = batch.lower.new_full((2, *places.shape), -torch.inf)
     for candidate in range(places.shape[1]):
         if out_of_time():
             break
@@ -110,7 +110,9 @@ class Choice:
 def choose(batch: Bounded, rows: Rows, count: int, out_of_time: Callable[[], bool] = lambda: False) -> Choice:
     """Of the candidates a row, the one whose sides gain most, as a product (filtered smart branching)."""
     if not batch.behind:  # a network without a rectifier
-        return Choice([], [], torch.full((len(batch.lower),), -1), torch.zeros(2, len(batch.lower)))
+        return Choice(
+            [], [], torch.full_like(batch.lower, -1, dtype=torch.long), batch.lower.new_zeros(2, len(batch.lower))
+        )
     positions, scores, places = candidates(batch, count)
     valid = scores > 0
     with torch.no_grad():

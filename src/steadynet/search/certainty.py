@@ -107,20 +107,29 @@ def _squared(operation: Operation) -> Operation:
 
 def in_float64(backward: Backward) -> Backward:
     """The same network, boxes and bounds in float64."""
-    bounds = {position: _double_interval(known) for position, known in backward.bounds.items()}
-    graph = graph_in_float64(backward.graph)
-    return replace(backward, graph=graph, box=_double_interval(backward.box), bounds=bounds, matrices={})
+    return _with_each(backward, lambda tensor: tensor.detach().double())
+
+
+def on_cpu(backward: Backward) -> Backward:
+    """The same network, boxes and bounds on the CPU."""
+    return backward if backward.box.lower.device.type == "cpu" else _with_each(backward, Tensor.cpu)
 
 
 def graph_in_float64(graph: Graph) -> Graph:
     """The same network in float64, detached."""
-    return Graph(tuple(replace(node, operation=_double(node.operation)) for node in graph.nodes))
+    return _graph_with_each(graph, lambda tensor: tensor.detach().double())
 
 
-def _double_interval(known: Interval) -> Interval:
-    return Interval(known.lower.double(), known.upper.double())
+def _with_each(backward: Backward, change: Callable[[Tensor], Tensor]) -> Backward:
+    graph, box = _graph_with_each(backward.graph, change), Interval(*map(change, backward.box))
+    bounds = {position: Interval(*map(change, known)) for position, known in backward.bounds.items()}
+    return replace(backward, graph=graph, box=box, bounds=bounds, matrices={})
 
 
-def _double(operation: Operation) -> Operation:
-    tensors = {name: value.detach().double() for name, value in vars(operation).items() if isinstance(value, Tensor)}
+def _graph_with_each(graph: Graph, change: Callable[[Tensor], Tensor]) -> Graph:
+    return Graph(tuple(replace(node, operation=_operation(node.operation, change)) for node in graph.nodes))
+
+
+def _operation(operation: Operation, change: Callable[[Tensor], Tensor]) -> Operation:
+    tensors = {name: change(value) for name, value in vars(operation).items() if isinstance(value, Tensor)}
     return replace(operation, **tensors) if tensors else operation  # type: ignore[type-var]

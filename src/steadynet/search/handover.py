@@ -33,7 +33,8 @@ def _ask(root: Root, index: int) -> None:
     clock = root.ledger.clock
     region = root.problems.region[index : index + 1]
     try:
-        program = Program(root.double().of_properties(torch.tensor([index])), (), lambda: clock.pending() >= seconds)
+        part = root.exact().of_properties(torch.tensor([index], device="cpu"))
+        program = Program(part, (), lambda: clock.pending() >= seconds)
     except OutOfTimeError:
         return
     for target in root.lower[index].argsort().tolist():
@@ -44,6 +45,6 @@ def _ask(root: Root, index: int) -> None:
         least = DOUBT * program.size(form)
         found = program.attempt(form, left, least, -100 * least)
         if found.point is not None:
-            point = region.project(found.point[None].to(region.lower.dtype))[0]
+            point = region.project(found.point[None].to(region.lower))[0]
             if root.ledger.refute(index, point, "mixed-integer program"):
                 return

@@ -34,20 +34,21 @@ class Settled(NamedTuple):
 
 
 def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
-    """The leaf's margin, exactly; None if HiGHS found no answer in its time. ``root`` is in float64."""
+    """The leaf's margin, exactly; None if HiGHS found no answer in its time. ``root`` is in float64, on the CPU."""
     if any(isinstance(node.operation, MaxPool) for node in root.graph.nodes):
         return _settle_maxima(root, margin, subproblem, seconds)
     backward, splits = assemble(root, [subproblem])
-    forms = [_linear_form(backward, len(root.graph.nodes), margin.double()[None])]
+    forms = [_linear_form(backward, len(root.graph.nodes), margin.to(backward.box.lower)[None])]
     signs = [1.0]
     for position, (_, elements) in splits.index.items():
         source = root.graph.nodes[position - 1].inputs[0]
-        rows = torch.zeros(len(elements), torch.Size(root.shapes[source]).numel(), dtype=torch.float64)
-        rows[torch.arange(len(elements)), elements] = 1.0
+        rows = torch.zeros(len(elements), torch.Size(root.shapes[source]).numel(), dtype=torch.float64, device="cpu")
+        rows[torch.arange(len(elements), device="cpu"), elements] = 1.0
         forms.append(_linear_form(backward, source, rows.view(len(elements), *root.shapes[source])))
         signs += splits.sign[position].tolist()
-    coefficients = torch.cat([form[0] for form in forms]) * torch.tensor(signs, dtype=torch.float64)[:, None]
-    constants = torch.cat([form[1] for form in forms]) * torch.tensor(signs, dtype=torch.float64)
+    sign = torch.tensor(signs, dtype=torch.float64, device="cpu")
+    coefficients = torch.cat([form[0] for form in forms]) * sign[:, None]
+    constants = torch.cat([form[1] for form in forms]) * sign
     box = Interval(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
     return _solve(coefficients, constants, box, root.shapes[0], seconds)
 
@@ -55,7 +56,7 @@ def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: floa
 def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
     """A maximum is not linear even where every ReLU is fixed: a mixed-integer program, of the whole margin at once."""
     end = time.perf_counter() + seconds
-    part = root.of_properties(torch.tensor([subproblem.owner]))
+    part = root.of_properties(torch.tensor([subproblem.owner], device="cpu"))
     try:
         program = Program(part, out_of_time=lambda: time.perf_counter() >= end)
     except OutOfTimeError:
@@ -71,12 +72,12 @@ def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, secon
 
 def _linear_form(backward: Backward, position: int, rows: Tensor) -> tuple[Tensor, Tensor]:
     """rows · value as coefficients (n, inputs) and constants (n,) on the input: exact, as every ReLU is fixed."""
-    owner = torch.zeros(len(rows), dtype=torch.long)
+    owner = torch.zeros(len(rows), dtype=torch.long, device="cpu")
     relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
     trail = Trail()
     with torch.no_grad():
         lower = backward.lower(position, Rows(rows), owner, relaxations=relaxations, trail=trail)
-    coefficients = torch.zeros(len(rows), backward.box.lower[0].numel(), dtype=torch.float64)
+    coefficients = torch.zeros(len(rows), backward.box.lower[0].numel(), dtype=torch.float64, device="cpu")
     if trail.on_input is not None:
         coefficients = trail.on_input.flatten(1)
     return coefficients, lower - _smallest(coefficients, _flat(backward.box))
@@ -95,7 +96,7 @@ def _is_empty(ray: tuple[object, bool, np.ndarray | None], rows: Tensor, constan
     """Whether HiGHS' ray λ ≥ 0 shows by hand that rows · x + constants ≥ 0 nowhere holds: λ · (…) < 0 on the box."""
     if not ray[1]:
         return False
-    weights = torch.tensor(np.array(ray[2]), dtype=torch.float64).clamp_min(0)
+    weights = torch.tensor(np.array(ray[2]), dtype=torch.float64, device="cpu").clamp_min(0)
     largest = -_smallest(-(weights @ rows)[None], box)[0]
     return bool(largest + weights @ constants < 0)
 
@@ -129,9 +130,9 @@ def _solve(
     if status != highspy.HighsModelStatus.kOptimal:
         return None
     solution = solver.getSolution()
-    duals = torch.tensor(np.array(solution.row_dual), dtype=torch.float64).clamp_min(0)
+    duals = torch.tensor(np.array(solution.row_dual), dtype=torch.float64, device="cpu").clamp_min(0)
     combined = coefficients[0] - duals @ coefficients[1:]
     proved = float(_smallest(combined[None], box)[0] + constants[0] - duals @ constants[1:])
-    point = torch.tensor(np.array(solution.col_value), dtype=torch.float64)
+    point = torch.tensor(np.array(solution.col_value), dtype=torch.float64, device="cpu")
     point = torch.minimum(torch.maximum(point, box.lower), box.upper)
     return Settled(proved, point.view(shape))

@@ -61,7 +61,7 @@ class Ledger:
 
     def still_open(self, owners: Tensor) -> Tensor:
         """Which of these owners are not decided; a boolean mask."""
-        return torch.tensor([owner in self.open for owner in owners.tolist()], dtype=torch.bool)
+        return torch.tensor([owner in self.open for owner in owners.tolist()], dtype=torch.bool, device=owners.device)
 
     def out_of_time(self, served: list[int]) -> Callable[[], bool]:
         """A question for inner loops: has one of those served had its time?"""

@@ -49,13 +49,13 @@ class _Columns:
         """New variables between bounds (n,); their numbers."""
         self.lower.append(lower)
         self.upper.append(upper)
-        self.binary.append(torch.full(lower.shape, binary))
+        self.binary.append(torch.full(lower.shape, binary, device="cpu"))
         self.count += len(lower)
-        return torch.arange(self.count - len(lower), self.count)
+        return torch.arange(self.count - len(lower), self.count, device="cpu")
 
 
 class Program:
-    """One property's network and box as a mixed-integer program; ``backward`` is in float64 and has one property."""
+    """One property's network and box as a mixed-integer program; ``backward`` is just its, in float64 on the CPU."""
 
     def __init__(
         self, backward: Backward, splits: Iterable[Split] = (), out_of_time: Callable[[], bool] = lambda: False
@@ -66,7 +66,7 @@ class Program:
         self.columns.add(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
         self.splits, self.out_of_time = list(splits), out_of_time
         inputs = self.columns.count
-        identity = torch.eye(inputs, dtype=torch.float64).view(inputs, *self.shape)
+        identity = torch.eye(inputs, dtype=torch.float64, device="cpu").view(inputs, *self.shape)
         values = [torch.cat([torch.zeros_like(identity[:1]), identity])]  # a value: (1 + variables, *shape)
         for position, node in enumerate(backward.graph.nodes, 1):
             self._check_time()
@@ -107,7 +107,7 @@ class Program:
         unstable = ((lower < 0) & (upper > 0)).nonzero().flatten()
         result = flat * torch.full_like(lower, slope).masked_fill(lower >= 0, 1.0)
         result[:, unstable] = 0.0
-        zeros = torch.zeros(len(unstable), dtype=torch.float64)
+        zeros = torch.zeros(len(unstable), dtype=torch.float64, device="cpu")
         above = self.columns.add(zeros, upper[unstable])
         below = self.columns.add(zeros, -lower[unstable])
         side_of = self.columns.add(zeros, zeros + 1, binary=True)
@@ -124,7 +124,7 @@ class Program:
     def _maximum(self, operation: MaxPool, source: Tensor, known: Interval) -> Tensor:
         """The maximum y of z_i: y ≥ z_i, y ≤ z_i + (U − l_i)(1 − a_i), Σ a_i = 1, over the candidates that can win."""
         channels, height, width = source.shape[1:]
-        unit = torch.eye(height * width, dtype=torch.float64).view(-1, 1, height, width)
+        unit = torch.eye(height * width, dtype=torch.float64, device="cpu").view(-1, 1, height, width)
         member = operation.apply(unit).flatten(1) > 0  # (pixels, windows)
         windows = operation.apply(source[:1]).shape[1:]
         chosen: list[Tensor] = []
@@ -149,14 +149,15 @@ class Program:
             self._constrain(-forms[:, candidate], {y: 1.0}, 0.0, np.inf)
             self._constrain(-forms[:, candidate], {y: 1.0, a: room}, -np.inf, room)
         self._constrain(None, dict.fromkeys(wins, 1.0), 1.0, 1.0)
-        form = torch.zeros(self.columns.count + 1, dtype=torch.float64)
+        form = torch.zeros(self.columns.count + 1, dtype=torch.float64, device="cpu")
         form[y + 1] = 1.0
         return form
 
     def _constrain(self, form: Tensor | None, entries: dict[int, float], lower: float, upper: float) -> None:
         """lower ≤ form + entries ≤ upper."""
-        constant, columns, values = 0.0, torch.tensor(list(entries), dtype=torch.long), list(entries.values())
-        weights = torch.tensor(values, dtype=torch.float64)
+        columns = torch.tensor(list(entries), dtype=torch.long, device="cpu")
+        weights = torch.tensor(list(entries.values()), dtype=torch.float64, device="cpu")
+        constant = 0.0
         if form is not None:
             constant, used = float(form[0]), form[1:].nonzero().flatten()
             columns, weights = torch.cat([used, columns]), torch.cat([form[1:][used], weights])
@@ -164,7 +165,7 @@ class Program:
 
     def margin(self, target: Tensor) -> Tensor:
         """target · output as a form (1 + variables,)."""
-        return self.output @ target.double()
+        return self.output @ target.to(self.output)
 
     def size(self, form: Tensor) -> float:
         """How large the terms of a form can be, at least 1: what tolerances are relative to."""
@@ -216,7 +217,8 @@ class Program:
         point = None
         if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
             inputs = torch.Size(self.shape).numel()
-            point = torch.tensor(np.array(solver.getSolution().col_value)[:inputs]).view(self.shape)
+            values = np.array(solver.getSolution().col_value)[:inputs]
+            point = torch.tensor(values, device="cpu").view(self.shape)
         finished = status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kObjectiveTarget)
         lower = float(info.mip_dual_bound)
         if not bool(torch.cat(self.columns.binary).any()):  # a linear program

@@ -13,7 +13,7 @@ from steadynet.bounds.optimised import Ascent, optimise, refine
 from steadynet.bounds.translate import graph_of
 from steadynet.problems import Problems
 from steadynet.region import InputRegion
-from steadynet.search.certainty import CERTAIN, certain, doubt, in_float64, margin_rounding, widened
+from steadynet.search.certainty import CERTAIN, certain, doubt, in_float64, margin_rounding, on_cpu, widened
 from steadynet.search.effort import Effort
 from steadynet.search.ledger import Ledger
 
@@ -35,6 +35,7 @@ class Root:
         self.lower: Tensor
         self.rounding: Tensor  # (properties,): what float32 may do to a margin
         self._double: Backward | None = None
+        self._exact: Backward | None = None
 
     def misclassified(self) -> None:
         """An image with a wrong label is its own counterexample (told with its stable share, after the bounds)."""
@@ -57,7 +58,8 @@ class Root:
         self.lower = interval_margins(self.targets, values[-1], doubt(self.rounding))
         owner, target = (self.lower <= CERTAIN).nonzero(as_tuple=True)
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
-        for rows in torch.arange(len(owner)).split(rows_at_once(self.backward, self.end, self.effort.memory)):
+        at_once = rows_at_once(self.backward, self.end, self.effort.memory)
+        for rows in torch.arange(len(owner), device=owner.device).split(at_once):
             some, which = owner[rows], target[rows]
             found = self.backward.lower(self.end, Rows(self.targets[some, which]), some, relaxations=relaxations)
             self._improve(some, which, found, None)
@@ -66,7 +68,7 @@ class Root:
     def attack(self) -> None:
         """PGD on every open margin by itself: a point where it is negative is a counterexample."""
         owner, target = (side.repeat(self.effort.restarts) for side in self.open_margins())
-        for rows in torch.arange(len(owner)).split(self.effort.batch):
+        for rows in torch.arange(len(owner), device=owner.device).split(self.effort.batch):
             left = rows[self.ledger.still_open(owner[rows])]
             if len(left):
                 self.descend(owner[left], target[left], None, self.effort.attack_steps)
@@ -96,7 +98,7 @@ class Root:
         """Optimised slopes for every open margin."""
         owner, target = self.open_margins()
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
-        for rows in torch.arange(len(owner)).split(self.effort.batch):
+        for rows in torch.arange(len(owner), device=owner.device).split(self.effort.batch):
             some, which, slopes = owner[rows], target[rows], Slopes()
             served = some.tolist()
             margins = Rows(self.targets[some, which])
@@ -112,7 +114,8 @@ class Root:
 
     def refine(self) -> None:
         """Better bounds of the inner rectifiers, for the properties still open, a few at a time."""
-        for some in torch.tensor(sorted(self.ledger.open), dtype=torch.long).split(REFINED_AT_ONCE):
+        left = torch.tensor(sorted(self.ledger.open), dtype=torch.long, device=self.lower.device)
+        for some in left.split(REFINED_AT_ONCE):
             rows = some[self.ledger.still_open(some)]
             if not len(rows):
                 continue
@@ -123,7 +126,7 @@ class Root:
                 known.lower[rows] = torch.maximum(known.lower[rows], better.lower)
                 known.upper[rows] = torch.minimum(known.upper[rows], better.upper)
             self.ledger.charge(rows.tolist())
-        self._double = None
+        self._double = self._exact = None
 
     def open_margins(self) -> tuple[Tensor, Tensor]:
         """(property, margin) of everything not yet proved."""
@@ -143,6 +146,12 @@ class Root:
         if self._double is None:
             self._double = in_float64(self.backward)
         return self._double
+
+    def exact(self) -> Backward:
+        """The root in float64 on the CPU, where linear and mixed-integer programs are made and solved."""
+        if self._exact is None:
+            self._exact = on_cpu(self.double())
+        return self._exact
 
     def _improve(self, owner: Tensor, target: Tensor, found: Tensor, slopes: Slopes | None) -> Tensor:
         def again(rows: Tensor) -> Tensor:

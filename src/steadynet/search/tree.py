@@ -62,7 +62,8 @@ class Tree:
         if out_of_time():
             self.queue.push(batch[row] for row in left)
         elif left:
-            self._split(bounded.restricted(torch.tensor(left)), [batch[row] for row in left], out_of_time)
+            rows = torch.tensor(left, device=lower.device)
+            self._split(bounded.restricted(rows), [batch[row] for row in left], out_of_time)
 
     def _confirmed(self, bounded: Bounded, batch: list[Subproblem]) -> Tensor:
         """The bounds; those hardly above zero again in float64, at the last slopes and multipliers."""
@@ -85,8 +86,9 @@ class Tree:
     def _try_minimisers(self, bounded: Bounded, batch: list[Subproblem]) -> None:
         """The bound's own minimisers as counterexamples; the most promising ones after a short descent, too."""
         problems, root = self.ledger.problems, self.root
-        owner = torch.tensor([subproblem.owner for subproblem in batch])
-        target = torch.tensor([subproblem.target for subproblem in batch])
+        device = problems.images.device
+        owner = torch.tensor([subproblem.owner for subproblem in batch], device=device)
+        target = torch.tensor([subproblem.target for subproblem in batch], device=device)
         with torch.no_grad():
             scores = problems.network(bounded.minimiser)
         for row in (scores.argmax(1) != problems.labels[owner]).nonzero().flatten().tolist():
@@ -120,12 +122,12 @@ class Tree:
         if leaf.owner not in self.ledger.open or self.root.lower[leaf.owner, leaf.target] > 0:
             return
         left = self.effort.timeout - self.ledger.clock.seconds[leaf.owner]
-        settled = settle(self.root.double(), self.root.targets[leaf.owner, leaf.target], leaf, left)
+        settled = settle(self.root.exact(), self.root.targets[leaf.owner, leaf.target], leaf, left)
         if settled is None:
             self.queue.push([leaf])  # out of time: the ledger ends it
         elif not settled.lower > float(self.root.rounding[leaf.owner]):
             region = self.ledger.problems.region[leaf.owner : leaf.owner + 1]
-            point = region.project(settled.point[None].to(region.lower.dtype))[0]
+            point = region.project(settled.point[None].to(region.lower))[0]
             if not self.ledger.refute(leaf.owner, point, "linear program"):
                 reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
                 self.ledger.fail(leaf.owner, reason, "linear program")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-import torch
-
 from steadynet.attack import evaluation_mode
+from steadynet.devices import full_precision
 from steadynet.plugins import setting
 from steadynet.preactivations import activations
 from steadynet.problems import Problems, Result, Verdict
@@ -38,7 +36,7 @@ class BranchAndBound(Verifier):
         parameters = [parameter.requires_grad for parameter in problems.network.parameters()]
         try:
             problems.network.requires_grad_(False)
-            with evaluation_mode(problems.network), _new_tensors_on(problems.images.device):
+            with evaluation_mode(problems.network), full_precision(problems.images.device):
                 group = self.group or _group_size(problems)
                 for start in range(0, len(problems), group):
                     self._group(problems[start : start + group], start, effort, on_result)
@@ -61,7 +59,7 @@ class BranchAndBound(Verifier):
                 on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
                 return
             for index in left:
-                self._group(problems[torch.tensor([index])], offset + index, effort, on_result)
+                self._group(problems[index : index + 1], offset + index, effort, on_result)
 
 
 def _group_size(problems: Problems) -> int:
@@ -71,8 +69,3 @@ def _group_size(problems: Problems) -> int:
     except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
         return 256
     return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))
-
-
-def _new_tensors_on(device: torch.device) -> AbstractContextManager[object]:
-    """On a GPU, everything a search creates lives there."""
-    return nullcontext() if device.type == "cpu" else device

@@ -60,7 +60,7 @@ class Marabou(Outside):
 
     def _write_task(self, files: Files, indices: list[int]) -> None:
         problems = files.problems
-        region, labels = problems.region[torch.tensor(indices)], problems.labels[indices]
+        region, labels = problems.region[torch.tensor(indices, device=problems.images.device)], problems.labels[indices]
         lower, upper = (corner.flatten(1).double().cpu().numpy() for corner in (region.lower, region.upper))
         likely = problems.network(problems.images[indices]).argsort(1, descending=True)  # a counterexample comes soon
         others = [

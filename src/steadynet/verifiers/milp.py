@@ -14,9 +14,10 @@ from steadynet.bounds.crown import OutOfTimeError, propagate
 from steadynet.bounds.linear import Backward, Rows
 from steadynet.bounds.operations import Interval
 from steadynet.bounds.translate import graph_of
+from steadynet.devices import full_precision, plain_convolutions
 from steadynet.plugins import setting
 from steadynet.problems import Problems, Result, Verdict, is_counterexample
-from steadynet.search.certainty import doubt, graph_in_float64, margin_rounding
+from steadynet.search.certainty import doubt, graph_in_float64, margin_rounding, on_cpu
 from steadynet.search.program import DOUBT, Program
 from steadynet.search.root import robustness_margins
 from steadynet.verifiers.base import Verifier
@@ -33,7 +34,8 @@ class Milp(Verifier):
 
     def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
         """Decide one property after another; one that breaks is an error, and the others go on."""
-        with torch.no_grad(), evaluation_mode(problems.network):
+        precision = full_precision(problems.images.device), plain_convolutions()
+        with precision[0], precision[1], torch.no_grad(), evaluation_mode(problems.network):
             last = time.perf_counter()
             for index in range(len(problems)):
                 try:
@@ -72,14 +74,14 @@ class _Attempt:
                 return refuted
         backward = self._bounds()
         targets = robustness_margins(problem)[0].double()
-        owner = torch.zeros(len(targets), dtype=torch.long)
+        owner = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
         lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
         lower = backward.lower(len(backward.graph.nodes), Rows(targets), owner, relaxations=lines)
         rounding = margin_rounding(backward)
         proved = lower > doubt(rounding)
         if bool(proved.all()):
             return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
-        program = Program(backward, out_of_time=lambda: self.left() <= 0)
+        program = Program(on_cpu(backward), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
         return self._minimise(program, targets[worst_first], float(rounding))
 
@@ -120,7 +122,7 @@ class _Attempt:
         if point is None:
             return None
         region = self.problem.region
-        return self._refuted(region.project(point[None].to(region.lower.dtype))[0], "milp")
+        return self._refuted(region.project(point[None].to(region.lower))[0], "milp")
 
     def _refuted(self, point: Tensor, by: str) -> Result | None:
         if not is_counterexample(self.problem, 0, point):
