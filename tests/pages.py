@@ -11,7 +11,7 @@ from typing import Any
 from steadynet.cli import main
 
 ROOT = Path(__file__).parent.parent
-RUN = ("python", "bash")
+RUN = ("python", "bash", "toml")
 # less of everything: the page says what is worth a reader's time, the test that it works
 QUICKER = (
     (r"--epochs \d+", "--epochs 1"),
