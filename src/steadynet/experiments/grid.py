@@ -33,7 +33,7 @@ SHARED = (
 )  # tables that models and methods may have, too
 KINDS = ("train", "evaluate", "verify")  # of tasks, which may ask for CPUs and GPUs of their own
 KEYS = {
-    "grid": ("name", "title", "paper", *SHARED, "tuning", "models", "methods", "scales", "made"),
+    "grid": ("name", "title", *SHARED, "tuning", "models", "methods", "scales", "made"),
     "scale": (*SHARED, "tuning", "models", "methods"),
     "model": ("network", *SHARED),
     "method": ("phases", "init", "drop", "against", *SHARED),

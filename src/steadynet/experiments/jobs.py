@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from steadynet import data as data_sets
+from steadynet.devices import DEVICES, pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.evaluation import accuracy, evaluate
 from steadynet.experiments import tuning
@@ -94,11 +95,12 @@ def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any
         done += count
         report(done, total, "attacked")
 
+    network = trained.network.to(_device(spec))
     torch.manual_seed(0)
-    result = evaluate(trained.network, part, spec["radii"], pgd_steps=last, on_images=on_images)
-    result |= {"accuracy": accuracy(trained.network, test), "accuracy_images": len(test)}
+    result = evaluate(network, part, spec["radii"], pgd_steps=last, on_images=on_images)
+    result |= {"accuracy": accuracy(network, test), "accuracy_images": len(test)}
     result["other_attacks"] = [
-        evaluate(trained.network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
+        evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
     ]
     write_json(trained.run.evaluation, result)
     return {}
@@ -112,9 +114,8 @@ def _verify(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
     shard.run.path.mkdir(parents=True, exist_ok=True)
     verifier = make_verifier(spec["verifier"], spec["verifier_settings"])
     torch.manual_seed(0)
-    asked = RunVerification(
-        shard, dataset.test, torch.tensor(spec["index"]), [spec["eps"]], verifier, trained.config["data"]
-    )
+    index, radii = torch.tensor(spec["index"]), [spec["eps"]]
+    asked = RunVerification(shard, dataset.test, index, radii, verifier, trained.config["data"], _device(spec))
     asked.decide(on_row=lambda row: report(len(asked.rows), len(asked), asked.counts()))
     return {"verdicts": asked.counts()}
 
@@ -125,6 +126,11 @@ def _trained(spec: dict[str, Any], root: Path) -> tuple[TrainedNetwork | None, d
     if tuning.missed(root / spec["run"]):
         return None, dataset
     return load_trained(root / spec["run"]), dataset
+
+
+def _device(spec: dict[str, Any]) -> torch.device:
+    """Where the task computes: on a GPU if it asked for one."""
+    return pick_device(spec.get("device", "cpu"), DEVICES)
 
 
 @lru_cache(maxsize=2)
