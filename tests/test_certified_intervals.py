@@ -128,6 +128,8 @@ def test_recipes_are_shares_of_the_training_and_flags_win():
         "constant",
         "default",
     )
+    stable = resolve({"data": "mnist", "phases": "rs:5 rs+nbc:5"})
+    assert (stable.warmup, stable.ramp, stable.lr, stable.schedule) == (5.0, "linear", 1e-4, "constant")
     assert [settings.radius_share(epochs) for epochs in (0.0, 1.0, 21.0, 70.0)] == pytest.approx([0, 0, 1, 1])
 
 

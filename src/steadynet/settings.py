@@ -46,7 +46,8 @@ class TrainingSettings:
     )
     hold: float | None = setting(None, "epochs at ε = 0, before it rises; a 70th of all for certified methods")
     warmup: float | None = setting(
-        None, "epochs over which ε rises from 0; 0 unless given, 20/70 of all (CIFAR-10: half) for certified methods"
+        None,
+        "epochs over which ε rises from 0; 0 unless given, half for rs, 20/70 (CIFAR-10: half) for certified methods",
     )
     ramp: Literal["linear", "smooth"] | None = setting(
         None, "how ε rises: linear unless given, smooth (t⁴ for a quarter, then linear) for certified methods"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from steadynet.bounds import interval_bounds, substituted_bounds
 from steadynet.objectives.adversarial import AttackingObjective
-from steadynet.objectives.base import Batch
+from steadynet.objectives.base import Batch, Recipe
 from steadynet.plugins import setting
 
 
@@ -36,6 +36,11 @@ class ReLUStable(AttackingObjective):
         if data == "cifar10":
             return {"rs_weight": 1e-3 if eps < 5 / 255 else 2e-3}
         return {"rs_weight": 1e-4} if data == "mnist" and 0.15 <= eps < 0.25 else {}
+
+    @classmethod
+    def recipe(cls, data: str, eps: float) -> Recipe:
+        """ε rises over the first half."""
+        return Recipe(warmup_share=0.5)
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """The adversarial cross-entropy, the stability term and the L1 term."""
