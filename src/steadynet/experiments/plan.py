@@ -13,7 +13,7 @@ from typing import Any
 from steadynet import data as data_sets
 from steadynet.experiments import tuning
 from steadynet.experiments.cells import Cell
-from steadynet.experiments.shards import Ask
+from steadynet.experiments.shards import Ask, put_together
 from steadynet.experiments.tasks import Task
 from steadynet.run_directory import RunDirectory, write_text
 from steadynet.verdicts import read_rows
@@ -166,6 +166,7 @@ def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> 
     plan.asks[cell.key] = ask
     if tuning.missed(run.path):
         return
+    put_together(run, ask)  # what a call that was stopped had decided
     demand, needs = cell.demand("verify"), (training_name(cell),)
     still_open = {name: left for name, _, left in ask.open_shards(read_rows(run))}
     for shard, eps, index in ask.open_shards([]):
