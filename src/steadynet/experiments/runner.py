@@ -90,34 +90,34 @@ def table_of(out: Path, grid: Grid, seeds: Sequence[int]) -> list[TableRow]:
 
 
 class _Finisher:
-    """Puts the shards of a run together as soon as the last of them has ended."""
+    """Puts the shards of a run at a radius together as soon as the last of them has ended."""
 
     def __init__(self, root: Path, plan: Plan) -> None:
         self.root, self.plan = root, plan
-        self.left: dict[str, set[str]] = {}
+        self.left: dict[tuple[str, float], set[str]] = {}
         for task in plan.left:
             if task.kind == "verify":
-                self.left.setdefault(_key(task.spec), set()).add(task.name)
+                self.left.setdefault(_place(task.spec), set()).add(task.name)
 
     def take(self, event: Event) -> None:
         task = self.plan.tasks[event.task]
         if task.kind != "verify" or event.state not in ENDED:
             return
-        left = self.left[_key(task.spec)]
+        left = self.left[_place(task.spec)]
         left.discard(task.name)
         if not left:
-            self._put_together(_key(task.spec))
+            self._put_together(*_place(task.spec))
 
     def everything(self) -> None:
         for key in self.plan.asks:
             self._put_together(key)
 
-    def _put_together(self, key: str) -> None:
-        put_together(RunDirectory(self.root / "runs" / key), self.plan.asks[key])
+    def _put_together(self, key: str, eps: float | None = None) -> None:
+        put_together(RunDirectory(self.root / "runs" / key), self.plan.asks[key], eps)
 
 
-def _key(spec: Mapping[str, Any]) -> str:
-    return str(spec["run"]).removeprefix("runs/")
+def _place(spec: Mapping[str, Any]) -> tuple[str, float]:
+    return str(spec["run"]).removeprefix("runs/"), spec["eps"]
 
 
 def _take_from(others: Sequence[Path], out: Path, cell: Cell) -> None:

@@ -57,7 +57,7 @@ class Ask:
             for number, start in enumerate(range(0, len(self.index), self.shard)):
                 left = [index for index in self.index[start : start + self.shard] if (eps, index) not in decided]
                 if left:
-                    result.append((f"eps-{eps:.6g}-{number:03d}", eps, left))
+                    result.append((f"{_of_radius(eps)}{number:03d}", eps, left))
         return result
 
 
@@ -66,16 +66,22 @@ def shard_directory(run: RunDirectory, shard: str) -> RunDirectory:
     return RunDirectory(run.path / "shards" / shard)
 
 
-def put_together(run: RunDirectory, ask: Ask) -> None:
-    """The verdicts of all shards into ``verdicts.csv``, in the order asked, as ``steadynet verify`` writes them.
+def _of_radius(eps: float) -> str:
+    return f"eps-{eps:.6g}-"
 
-    Killed at any moment, it can be done again: a shard goes when its rows and counterexamples are in their place.
+
+def put_together(run: RunDirectory, ask: Ask, eps: float | None = None) -> None:
+    """The verdicts of all shards, or of those of one radius while others are at work, into ``verdicts.csv``.
+
+    In the order asked, as ``steadynet verify`` writes them. Killed at any moment, it can be done again: a shard goes
+    when its rows and counterexamples are in their place.
     """
     folder = run.path / "shards"
     if not folder.is_dir():
         return
+    taken = sorted(folder.glob("*" if eps is None else f"{_of_radius(eps)}*"))
     rows = {row.key: row for row in read_rows(run)}
-    for path in sorted(folder.iterdir()):
+    for path in taken:
         shard = RunDirectory(path)
         for row in read_rows(shard):
             if row.counterexample and (path / row.counterexample).is_file():
@@ -84,4 +90,5 @@ def put_together(run: RunDirectory, ask: Ask) -> None:
             rows[row.key] = row
     places = {place: position for position, place in enumerate(ask.answers(list(rows.values())))}
     VerdictFile(run, sorted(rows.values(), key=lambda row: places.get((row.eps, row.index), -1)))
-    shutil.rmtree(folder)
+    for path in taken if eps is not None else [folder]:
+        shutil.rmtree(path)

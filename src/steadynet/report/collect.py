@@ -15,6 +15,7 @@ from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
 from steadynet.experiments.grid import checked
 from steadynet.experiments.runner import table_of
+from steadynet.experiments.status import counts, read_status
 from steadynet.experiments.table import TableRow
 from steadynet.report.run_rows import rows_of_run
 from steadynet.run_directory import RunDirectory, read_toml
@@ -95,8 +96,18 @@ def _experiment(folder: Path) -> Experiment:
     rows = _read_table(folder / "table.json")
     if rows is None or _is_newer(folder, runs):
         rows = table_of(folder, grid, seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
-    facts = {"scale": grid.scale, "seeds": ", ".join(map(str, seeds))} | _made(made) | _asked(runs)
+    facts = {"scale": grid.scale, "seeds": ", ".join(map(str, seeds))} | _made(made) | _asked(runs) | _progress(folder)
     return Experiment(grid.name, grid.title, rows, runs, facts)
+
+
+def _progress(folder: Path) -> dict[str, str]:
+    """How much of a grid is done, as long as it is not all."""
+    try:
+        tasks = read_status(folder)["tasks"]
+    except UserError:
+        return {}
+    done = counts(tasks.values())["done"]
+    return {} if done == len(tasks) else {"done so far": f"{done} of {len(tasks)} tasks"}
 
 
 def _is_newer(folder: Path, runs: Iterable[Run]) -> bool:
