@@ -93,6 +93,13 @@ def test_latex_text_means_itself():
     assert text.count(r"\end{table}") == 1
 
 
+def test_wide_latex_tables_are_one_a_model():
+    wide, narrow = (as_latex(tables_of(of_the_paper(name))) for name in ("rq1-cifar10", "sabr"))
+    assert wide.count(r"\begin{table}") == 3
+    assert [f"{{{model}}}" in wide for model in ("C1", "C2", "C3")] == [True] * 3
+    assert narrow.count(r"\begin{table}") == 1
+
+
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="no TeX here: the tables are not compiled")
 def test_latex_compiles(tmp_path):
     tables = [table for name in ("rq1-cifar10", "rq2-mnist", "gamma") for table in tables_of(of_the_paper(name))]

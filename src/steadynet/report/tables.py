@@ -37,6 +37,8 @@ LATEX = {
     "×": r"$\times$",
     "−": "$-$",
 }
+STRUT = r"\rule{0pt}{3.9ex}"  # a number and the count below it keep clear of the line above
+MOST_COLUMNS = 18  # of numbers, in one table
 PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
@@ -127,9 +129,14 @@ def _bold(text: str, best: bool) -> str:
 
 
 def as_latex(tables: Sequence[Table]) -> str:
-    """A document with these tables, a page each, in the paper's layout."""
-    pages = [_latex_table(table) for table in tables if table.lines]
+    """A document with these tables, a page each, in the paper's layout; one that is too wide becomes one a model."""
+    pages = [_latex_table(part) for table in tables if table.lines for part in _narrow(table)]
     return PREAMBLE + "\n\\clearpage\n".join(pages or ["Nothing is measured yet."]) + "\n\\end{document}\n"
+
+
+def _narrow(table: Table) -> list[Table]:
+    width = len(table.columns) * (2 if table.has_paper else 1)
+    return [table.of_model(model) for model in table.models] if width > MOST_COLUMNS else [table]
 
 
 def _latex_table(table: Table) -> str:
@@ -146,7 +153,7 @@ def _latex_table(table: Table) -> str:
         lines.append(r"\hline")
         for number, line in enumerate(group):
             where = rf"$\varepsilon={radius(eps)}$" if eps is not None and not number else ""
-            lines.append(_row(where, line.metric.latex, _latex_cells(line, table.has_paper)))
+            lines.append(_row(where + STRUT, line.metric.latex, _latex_cells(line, table.has_paper)))
     return "\n".join(
         [
             r"\begin{table}[p]\centering",
