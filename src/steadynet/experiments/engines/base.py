@@ -54,6 +54,10 @@ class Pool(ABC):
     def has_room(self) -> bool:
         """Whether another task can be submitted now."""
 
+    def can_take(self, task: Task) -> bool:
+        """Whether this task can be submitted now, where there is room for another."""
+        return True
+
     @abstractmethod
     def submit(self, task: Task) -> None:
         """Start a task, or put it in a queue of the engine's own."""
@@ -86,7 +90,7 @@ class _Schedule:
         for task in list(self.waiting.values()):
             if not pool.has_room():
                 return
-            if any(name in self.waiting or name in self.running for name in task.needs):
+            if any(name in self.waiting or name in self.running for name in task.needs) or not pool.can_take(task):
                 continue
             self.running[task.name] = self.waiting.pop(task.name)
             pool.submit(task)

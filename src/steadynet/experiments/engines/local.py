@@ -1,4 +1,4 @@
-"""Worker processes on this machine, its cores divided among them."""
+"""Worker processes on this machine, its cores and GPUs divided among them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() 
 
 @dataclass(frozen=True, kw_only=True)
 class Local(Engine):
-    """Processes that take the next task as soon as they are free."""
+    """Processes that take the next task as soon as they are free; of those that use a GPU, one a GPU at a time."""
 
     name = "local"
     summary = "worker processes on this machine, its cores divided among them"
@@ -40,9 +40,20 @@ class Local(Engine):
 
     def open(self, root: Path, tasks: Sequence[Task]) -> LocalPool:
         """As many workers as asked for, but no more than tasks."""
+        import torch
+
         cores = available_cores()
         workers = min(self.workers or cores, len(tasks))
-        return LocalPool(root, workers, max(1, cores // (self.workers or cores)))
+        return LocalPool(root, workers, max(1, cores // (self.workers or cores)), torch.cuda.device_count())
+
+
+def uses_gpu(task: Task) -> bool:
+    """Whether a task computes on a GPU where there is one: it asks for one, or trains and nobody said where.
+
+    >>> [uses_gpu(Task("", "train", {"settings": settings})) for settings in ({}, {"device": "cpu"})]
+    [True, False]
+    """
+    return task.gpus > 0 or task.spec.get("settings", {"device": "cpu"}).get("device", "auto") in ("auto", "cuda")
 
 
 def available_cores() -> int:
@@ -53,11 +64,11 @@ def available_cores() -> int:
 class LocalPool(Pool):
     """Workers, each with a pipe for tasks and news; they end when this process does, however it does."""
 
-    def __init__(self, root: Path, workers: int, threads: int) -> None:
+    def __init__(self, root: Path, workers: int, threads: int, gpus: int = 0) -> None:
         self._processes: Any = multiprocessing.get_context(START)
         if START == "forkserver":  # imports once what every worker needs
             self._processes.set_forkserver_preload(["steadynet.experiments.jobs", "torch._dynamo"])
-        self._root, self._threads = root, threads
+        self._root, self._threads, self._gpus = root, threads, range(gpus)
         self._workers = [self._start() for _ in range(workers)]
 
     def _start(self) -> _Worker:
@@ -71,15 +82,24 @@ class LocalPool(Pool):
         """Whether a worker is idle."""
         return any(worker.task is None for worker in self._workers)
 
+    def can_take(self, task: Task) -> bool:
+        """Whether a GPU is idle, if there are any and the task uses one."""
+        return not self._gpus or not uses_gpu(task) or bool(self._idle_gpus())
+
+    def _idle_gpus(self) -> list[int]:
+        busy = {worker.gpu for worker in self._workers if worker.task is not None}
+        return [gpu for gpu in self._gpus if gpu not in busy]
+
     def submit(self, task: Task) -> None:
         """To an idle worker; one that died idle is replaced."""
+        gpu = self._idle_gpus()[0] if self._gpus and uses_gpu(task) else None
         place = next(place for place, worker in enumerate(self._workers) if worker.task is None)
         try:
-            self._workers[place].pipe.send(task)
+            self._workers[place].pipe.send((task, gpu))
         except OSError:
             self._workers[place] = self._start()
-            self._workers[place].pipe.send(task)
-        self._workers[place].task = task.name
+            self._workers[place].pipe.send((task, gpu))
+        self._workers[place].task, self._workers[place].gpu = task.name, gpu
 
     def events(self) -> Iterable[Event]:
         """The news of all workers; those that died are replaced."""
@@ -118,6 +138,7 @@ class _Worker:
     process: BaseProcess
     pipe: Connection
     task: str | None = None
+    gpu: int | None = None
 
 
 def _work(pipe: Connection, root: Path, threads: int) -> None:
@@ -131,7 +152,9 @@ def _work(pipe: Connection, root: Path, threads: int) -> None:
     torch.set_num_threads(threads)
     with suppress(EOFError, OSError):
         while True:
-            task = pipe.recv()
+            task, gpu = pipe.recv()
+            if gpu is not None:
+                torch.cuda.set_device(gpu)
             pipe.send(executed(task, root, pipe.send))
 
 
