@@ -313,6 +313,15 @@ def test_parts_that_do_not_fit(method, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("method", ["madry", "trades", "rs", "nbc"])
+@pytest.mark.parametrize(
+    ("settings", "length"),
+    [({}, 0.03), ({"steps": 20}, 0.03), ({"steps": 4}, 0.075), ({"steps": 0}, 0.3), ({"step_size": 0.01}, 0.01)],
+)
+def test_steps_are_a_tenth_of_the_radius_or_as_long_as_they_must_be(method, settings, length):
+    assert available()[method](**settings).step_length(0.3) == pytest.approx(length)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -18,7 +18,9 @@ class AttackingObjective(Objective):
     """An objective whose loss is taken at a point that an attack found inside the region."""
 
     steps: int = setting(10, "steps of the inner attack (k)")
-    step_size: float | None = setting(None, "step of the inner attack (α); ε/10 unless given, ε/2 for sabr and mtl-ibp")
+    step_size: float | None = setting(
+        None, "step of the inner attack (α); ε/10 unless given, ε/k for fewer than ten, ε/2 for sabr and mtl-ibp"
+    )
     clip: bool = setting(True, "keep the region inside [0, 1]")
 
     def __post_init__(self) -> None:
@@ -28,8 +30,8 @@ class AttackingObjective(Objective):
             raise UserError(f"step_size = {self.step_size}: a step must be larger than 0")
 
     def step_length(self, radius: float) -> float:
-        """α: the step given, else a tenth of the radius."""
-        return radius / 10 if self.step_size is None else self.step_size
+        """α: the step given, else a tenth of the radius; more where fewer than ten steps would not reach its end."""
+        return radius / min(10, max(self.steps, 1)) if self.step_size is None else self.step_size
 
     def adversarial_cross_entropy(self, batch: Batch) -> Tensor:
         """CE(f(x'), y) at the x' that PGD finds from a uniform start."""
