@@ -1,12 +1,22 @@
-"""The engine local shares out GPUs: of the tasks that use one, one a GPU at a time, while others go on."""
+"""The engine local: one task a GPU at a time, while others go on; a Ctrl-C in a terminal."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 
+import pytest
+
+from steadynet.checkpoint import load_tensors
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.engines.local import LocalPool, _Worker
 from steadynet.experiments.tasks import Event, Task
+from steadynet.run_directory import RunDirectory
 
 TRAININGS = [Task(f"training {number}", "train", {"settings": {}}) for number in range(4)]
 ON_A_CPU = Task("training on a CPU", "train", {"settings": {"device": "cpu"}})
@@ -96,3 +106,44 @@ def test_a_task_that_cannot_be_taken_lets_others_pass(tmp_path):
     pool = OneAtATime()
     Planned(pool=pool).run(tmp_path, [*TRAININGS[:2], PROOFS], lambda event: None)
     assert pool.together == [["training 0", "proofs"], ["training 1"]]
+
+
+GRID = """
+name = "long"
+[training]
+data = "digits"
+eps = 0.1
+epochs = 1
+batch_size = 1
+[verification]
+per_class = 1
+[models.M1]
+[methods.natural]
+[methods.madry]
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="asks for a Ctrl-C as terminals send it")
+def test_a_ctrl_c_in_a_terminal_saves_every_training_in_the_middle_of_its_epoch(tmp_path):
+    (tmp_path / "long.toml").write_text(GRID)
+    words = [sys.executable, "-m", "steadynet", "reproduce", "long.toml", "--out", "out", "--workers", "2"]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(words, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+    status = tmp_path / "out" / "status.json"
+
+    def under_way():
+        tasks = json.loads(status.read_text())["tasks"].values() if status.is_file() else []
+        return sum(task.get("done", 0) > 20 for task in tasks)
+
+    while under_way() < 2:
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # the whole group hears it
+    assert process.wait() == 130
+    said = (tmp_path / "log").read_text()
+    assert "stopped; everything done is saved" in said
+    assert "Traceback" not in said
+    runs = list((tmp_path / "out" / "runs").iterdir())
+    assert len(runs) == 2
+    for run in runs:
+        assert load_tensors(RunDirectory(run).checkpoint)[1]["position"]["batch"] > 20

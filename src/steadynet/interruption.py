@@ -34,7 +34,10 @@ def terminated_as_by_ctrl_c() -> Iterator[None]:
 
 
 class Interruption:
-    """While active, the first Ctrl-C (or SIGTERM) only sets ``requested``; the second interrupts at once."""
+    """While active, the first Ctrl-C (or SIGTERM) only sets ``requested``; the second interrupts at once.
+
+    What the process ignores stays ignored: a worker's Ctrl-C is for the process that started it.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -42,7 +45,8 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+            heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from steadynet.experiments.tasks import Event, Task
 from steadynet.plugins import setting
 
 PATIENCE = 0.5  # seconds to wait for news
-TO_END = 5.0  # seconds a worker may take to save what it is at
+TO_END = 30.0  # seconds a worker may take to end its batch and save what it is at
 START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 
@@ -125,12 +126,15 @@ class LocalPool(Pool):
     def close(self) -> None:
         """Ask, wait, kill."""
         for worker in self._workers:
-            worker.pipe.close()
+            with suppress(OSError):
+                worker.pipe.send(None)
             worker.process.terminate()  # one that trains saves first
+        deadline = time.monotonic() + TO_END
         for worker in self._workers:
-            worker.process.join(TO_END)
+            worker.process.join(max(0.0, deadline - time.monotonic()))
             worker.process.kill()
             worker.process.join()
+            worker.pipe.close()
 
 
 @dataclass
@@ -151,8 +155,8 @@ def _work(pipe: Connection, root: Path, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started us
     torch.set_num_threads(threads)
     with suppress(EOFError, OSError):
-        while True:
-            task, gpu = pipe.recv()
+        while (message := pipe.recv()) is not None:
+            task, gpu = message
             if gpu is not None:
                 torch.cuda.set_device(gpu)
             pipe.send(executed(task, root, pipe.send))
