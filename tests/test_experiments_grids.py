@@ -160,6 +160,11 @@ def test_what_each_kind_of_task_asks_for(tmp_path):
         ("[models.tiny]", "[resources]\ngpus = 1.5\n[models.tiny]", "gpus = 1.5 in .* or a share of one GPU"),
         ("shard = 6", "shard = 0", "shard = 0 in .* must be a whole number above 0"),
         ("madry+nbc:1/2 madry:1/2", "madry+nbc:x madry:1", "are not METHOD:SHARE"),
+        ("madry+nbc:1/2 madry:1/2", "madry+nbc:1/2 madry:1/6", "'madry.nbc:1/2 madry:1/6' add up to 2/3, not to 1"),
+        ("eps = [0.05, 0.3]", "eps = []", r"eps = \[\] in \[verification\] names no radius"),
+        ("lr = 0.01", "beta = 2.0", r"\[training\]: beta is a setting of a part of a method: parts.nbc.beta = …"),
+        ("[methods.natural]", "[methods.natural]\nbeta = 2.0", r"\[methods.natural\]: beta is a setting of a part"),
+        ("net.py:tiny", "nett.py:tiny", r"tiny by natural: there is no file .*nett.py \(a path in a grid is relative"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_nearest_right_word(tmp_path, old, new, complaint):
@@ -171,7 +176,9 @@ def test_what_is_wrong_is_said_with_the_nearest_right_word(tmp_path, old, new, c
 def test_unknown_names():
     with pytest.raises(UserError, match="unknown experiment 'rq1-mnits': did you mean 'rq1-mnist'"):
         read_grid("rq1-mnits")
-    with pytest.raises(UserError, match="unknown scale 'labtop': did you mean 'laptop'"):
+    with pytest.raises(UserError, match="is no experiment of the paper and no"):
+        read_grid("mine.tom")
+    with pytest.raises(UserError, match="unknown scale of beta 'labtop': did you mean 'laptop'"):
         read_grid("beta", "labtop")
 
 

@@ -197,6 +197,9 @@ def test_runs_of_another_experiment_are_taken_over(finished, tmp_path):
     code, output = reproduce(grid, out, "--reuse", str(done), "--only", "model=tiny", "method=natural")
     assert code == 0
     assert "6 tasks, 6 of them done" in output
+    code, output = reproduce(grid, out, "--reuse", str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "nowhere: it holds no experiment" in output
 
 
 def test_a_failing_job_is_reported_and_stops_no_other(tmp_path, capsys):
@@ -233,6 +236,8 @@ def test_several_seeds_have_a_spread(finished, tmp_path):
     code, output = reproduce(grid, out, "--seeds", "0", "1", "--only", "model=tiny", "method=natural")
     assert code == 0
     assert "±" in output
+    assert "mean ± standard deviation over the seeds" in " ".join(output.split())
+    assert reproduce(grid, out, "--only", "model=tiny", "method=natural")[0] == 0  # the other seed stays in the table
     assert {row["seed"] for row in table(out) if row["method"] == "natural" and row["model"] == "tiny"} == {0, 1}
 
 

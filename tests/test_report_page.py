@@ -161,7 +161,7 @@ def test_mistakes_are_one_line(tmp_path, capsys, monkeypatch):
     assert "holds no runs" in refused(capsys, "report", tmp_path / "missing")
     run = write_run(tmp_path / "run", [verdict(0)])
     (run / "evaluation.json").write_text("{")
-    assert "steadynet evaluate writes it anew" in refused(capsys, "report", run)
+    assert "evaluation.json is damaged: move it away" in refused(capsys, "report", run)
     (run / "evaluation.json").unlink()
     (tmp_path / "file").write_text("")
     assert "cannot write" in refused(capsys, "report", run, "--out", tmp_path / "file")

@@ -172,6 +172,14 @@ def write_toml(path: Path, content: Mapping[str, Any]) -> None:
     write_text(path, tomli_w.dumps(content))
 
 
+def read_json(path: Path) -> Any:
+    """What a JSON file of ours holds; an error that says what to do if it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: move it away, and it is made anew") from error
+
+
 def write_json(path: Path, content: Any) -> None:
     """A JSON file, written whole or not at all."""
     write_text(path, json.dumps(content, indent=2) + "\n")

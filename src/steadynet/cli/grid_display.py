@@ -94,11 +94,20 @@ def show_table(title: str, rows: Sequence[TableRow]) -> None:
     for model in dict.fromkeys(row.model for row in rows):
         own = [row for row in shown if row.model == model]
         data = ", ".join(dict.fromkeys(row.dataset for row in own))
-        for what, differences in (("ours (the paper's)", False), ("differences, ours (the paper's)", True)):
+        for differences in (False, True):
             part = [row for row in own if row.metric.endswith(DELTA) == differences]
-            _show_part(f"{title}: {model} on {data}, {what}", part)
+            _show_part(f"{title}: {model} on {data}{_what(part, differences)}", part)
     for row in dict.fromkeys((row.model, row.method) for row in rows if row.note == MISSED):
         console.print(f"{row[0]} by {row[1]}: {MISSED}", soft_wrap=True)
+
+
+def _what(rows: Sequence[TableRow], differences: bool) -> str:
+    has_paper = any(row.paper_value is not None for row in rows)
+    several = len({row.seed for row in rows}) > 1
+    words = ["differences"] if differences else []
+    words += ["ours (the paper's)"] if has_paper else []
+    words += ["mean ± standard deviation over the seeds"] if several else []
+    return "".join(f", {word}" for word in words)
 
 
 def _show_part(title: str, rows: Sequence[TableRow]) -> None:
@@ -140,8 +149,10 @@ def _metric(metric: str) -> str:
 def _cell(summary: Summary | None) -> str:
     if summary is None:
         return ""
-    ours = "–" if summary.mean is None else f"{summary.mean:.{1 if abs(summary.mean) >= 1 else 2}f}"
-    spread = "" if summary.spread is None else f"±{summary.spread:.1f}"
+    size = abs(summary.mean or 0.0)
+    digits = 1 if size >= 1 else 2 if size >= 0.1 or not size else 3
+    ours = "–" if summary.mean is None else f"{summary.mean:.{digits}f}"
+    spread = "" if summary.spread is None else f"±{summary.spread:.{digits}f}"
     paper = "" if summary.paper_value is None else f" ({summary.paper_value:g})"
     return f"{ours}{spread}{paper}"
 

@@ -24,7 +24,9 @@ def _configure(parser: Parser) -> None:
     from steadynet.plugins import Setting, settings_of
 
     parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(names())}, or a grid of your own: FILE.toml")
-    parser.add_argument("--scale", metavar="SCALE", help="paper, laptop, smoke, or a file's own [laptop]")
+    parser.add_argument(
+        "--scale", metavar="SCALE", help="paper, laptop, smoke, or a file's own; laptop unless given, a file as it is"
+    )
     parser.add_argument("--out", metavar="DIR", help="where to write [experiments/NAME-SCALE]")
     parser.add_argument("--only", nargs="+", default=[], metavar="KIND=NAME", help="model=M1 method=rs,nbc: some cells")
     parser.add_argument("--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="a network a seed [0]")

@@ -27,6 +27,7 @@ from steadynet.verification import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where and how to watch, not what is trained
 SHARD = 20  # properties
+RELATIVE = "a path in a grid is relative to the folder you are in"
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,12 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     try:
         settings = _settings(grid, model, method, seed)
         config = resolve(settings).as_config()
+        files = _files(config, grid.files)
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
     tables = {name: grid.table(name, model, method) for name in ("verification", "evaluation", "resources")}
     _check_counts(tables, place)
     whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
-    files = _files(config, grid.files)
     if files:
         whole["files"] = files
     tuning = {}
@@ -155,7 +156,8 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     try:
         ask = cell.ask([])
         make_verifier(ask.verifier, ask.verifier_settings)
-        _ = cell.radii
+        if not cell.radii:
+            raise UserError("eps = [] in [verification] names no radius")
         _check_demands(cell)
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
@@ -186,9 +188,12 @@ def _phases(shares: str, epochs: int) -> str:
     if len(parts) == 1 and not parts[0][1]:
         return f"{parts[0][2]}:{epochs}"
     try:
-        counts = [max(1, round(epochs * Fraction(share))) for _, _, share in parts]
+        wanted = [Fraction(share) for _, _, share in parts]
     except (ValueError, ZeroDivisionError) as error:
         raise UserError(f"phases = '{shares}' are not METHOD:SHARE, as in 'rs:1/2 rs+nbc:1/2'") from error
+    if sum(wanted) != 1:
+        raise UserError(f"the shares in phases = '{shares}' add up to {sum(wanted)}, not to 1")
+    counts = [max(1, round(epochs * share)) for share in wanted]
     return " ".join(f"{method}:{count}" for (method, _, _), count in zip(parts, counts, strict=True))
 
 
@@ -200,6 +205,8 @@ def _key(prefix: str, whole: dict[str, Any]) -> str:
 def _files(config: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[str, str]:
     """What the user's own files hold, by their paths: with other contents, a run is another one."""
     own = networks.custom_source(config["model"])
+    if own and not own[0].is_file() and str(own[0]) not in recorded:
+        raise UserError(f"there is no file {own[0]} ({RELATIVE})")
     paths = [own[0] if own else None, data_sets.own_file(config["data"])]
     there = {str(path): path for path in paths if path and (path.is_file() or str(path) in recorded)}
     return {name: recorded.get(name) or _digest(path, path.stat().st_mtime_ns) for name, path in there.items()}

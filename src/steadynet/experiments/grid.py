@@ -95,8 +95,10 @@ def read_grid(name: str, scale: str | None = None) -> Grid:
         content = read_toml(Path(name))
     elif name in names():
         content = read_toml(Path(str(GRIDS / f"{name}.toml")))
+    elif "." in name or "/" in name:
+        raise UserError(f"{name} is no experiment of the paper and no .toml file")
     else:
-        raise UnknownNameError("experiment", name, [*names(), "FILE.toml"])
+        raise UnknownNameError("experiment", name, names())
     return checked(content, scale, name)
 
 
@@ -108,7 +110,7 @@ def checked(content: dict[str, Any], scale: str | None, source: str) -> Grid:
     for key, table in scales.items():
         _known("scale", table, f"{source} [scales.{key}]")
     if scale != PAPER_SCALE and scale not in scales and scale != content.get("made", {}).get("scale"):
-        raise UnknownNameError("scale", scale, [PAPER_SCALE, *scales])
+        raise UnknownNameError(f"scale of {source}", scale, [PAPER_SCALE, *scales])
     at_scale = {key: value for key, value in content.items() if key not in ("scales", "made")}
     at_scale = laid_over(at_scale, scales.get(scale, {}))
     for kind in ("models", "methods"):
@@ -142,6 +144,8 @@ def _known(kind: str, table: Mapping[str, Any], place: str, more: tuple[str, ...
         raise UserError(f"{place} must be a table")
     for key in table:
         if key not in (*KEYS[kind], *more):
+            if kind == "method":
+                _check_part(key, place)
             raise UnknownNameError(f"key of {place}", key, [*KEYS[kind], *more])
 
 
@@ -164,12 +168,20 @@ def _check_tables(content: dict[str, Any], source: str) -> None:
             make(choose(f"method in {place} [parts]", part, objectives.available()), table)
 
 
+def _check_part(key: str, place: str) -> None:
+    """Where a setting of a method's part belongs."""
+    parts = [name for name, part in objectives.available().items() if key in [one.name for one in settings_of(part)]]
+    if parts:
+        raise UserError(f"{place}: {key} is a setting of a part of a method: parts.{parts[0]}.{key} = …")
+
+
 def _check_training(table: Mapping[str, Any], place: str) -> None:
     known = [entry.name for entry in settings_of(TrainingSettings) if entry.name not in ELSEWHERE]
     for key in table:
         if key in ELSEWHERE:
             raise UserError(f"{place}: {ELSEWHERE[key]}")
         if key not in known:
+            _check_part(key, place)
             raise UnknownNameError(f"key of {place}", key, known)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from steadynet import data as data_sets
+from steadynet.errors import UserError
 from steadynet.experiments import tuning
-from steadynet.experiments.cells import Cell
+from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.shards import Ask, put_together
 from steadynet.experiments.tasks import Task
-from steadynet.run_directory import RunDirectory, write_text
+from steadynet.run_directory import RunDirectory, read_json, write_text
 from steadynet.verdicts import read_rows
 
 
@@ -26,6 +26,12 @@ class Plan:
     tasks: dict[str, Task] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     asks: dict[str, Ask] = field(default_factory=dict)  # by key of the run
+    several_seeds: bool = False
+
+    def words(self, cell: Cell, what: str) -> dict[str, Any]:
+        """How a task is called, and which others take about as long."""
+        seed = f" seed {cell.seed}" if self.several_seeds else ""
+        return {"label": f"{cell.model} {cell.method}{seed}: {what}", "group": cell.model}
 
     @property
     def left(self) -> list[Task]:
@@ -41,7 +47,7 @@ class Plan:
 
 def planned(root: Path, cells: Sequence[Cell]) -> Plan:
     """The tasks of these cells and of what they start from."""
-    plan, chosen = Plan(), _images(cells)
+    plan, chosen = Plan(several_seeds=len({cell.seed for cell in cells}) > 1), _images(cells)
     for cell in cells:
         if cell.init:
             _add_training(plan, root, cell.init)
@@ -64,8 +70,17 @@ def _count(cell: Cell) -> tuple[int, int | None]:
 
 def _images(cells: Sequence[Cell]) -> dict[tuple[str, tuple[int, int | None]], list[int]]:
     """The test images of each data set and number of tasks, chosen once, whatever the method."""
-    loaded = {name: data_sets.load(name) for name in {cell.data for cell in cells}}
+    loaded = {name: _loaded(name) for name in {cell.data for cell in cells}}
     return {(cell.data, _count(cell)): cell.index(loaded[cell.data]) for cell in cells}
+
+
+def _loaded(name: str) -> data_sets.Dataset:
+    try:
+        return data_sets.load(name)
+    except UserError as error:
+        own = data_sets.own_file(name)
+        hint = f" ({RELATIVE})" if own and not own.is_file() else ""
+        raise UserError(f"data = '{name}': {error}{hint}") from error
 
 
 def _write_tasks(root: Path, chosen: dict[tuple[str, tuple[int, int | None]], list[int]]) -> None:
@@ -100,7 +115,7 @@ def _add_training(plan: Plan, root: Path, cell: Cell) -> None:
         reads=reads,
         writes=writes,
         **cell.demand("train"),
-        **_words(cell, "tune" if cell.drop else "train"),
+        **plan.words(cell, "tune" if cell.drop else "train"),
     )
     plan.add(task, run.weights.is_file() or tuning.missed(run.path))
 
@@ -123,7 +138,7 @@ def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
         reads,
         writes,
         **demand,
-        **_words(cell, "evaluate"),
+        **plan.words(cell, "evaluate"),
     )
     run = RunDirectory(root / cell.run)
     plan.add(task, tuning.missed(run.path) or evaluated(run, cell))
@@ -136,18 +151,13 @@ def _network(cell: Cell) -> tuple[str, ...]:
     return tuple(path.as_posix() for path in files)
 
 
-def _words(cell: Cell, what: str) -> dict[str, Any]:
-    seed = f" seed {cell.seed}" if cell.seed else ""
-    return {"label": f"{cell.model} {cell.method}{seed}: {what}", "group": cell.model}
-
-
 def _device(demand: dict[str, Any]) -> dict[str, str]:
     return {"device": "auto" if demand["gpus"] else "cpu"}
 
 
 def read_evaluation(run: RunDirectory) -> dict[str, Any]:
     """What was measured; nothing if it was not."""
-    return json.loads(run.evaluation.read_text(encoding="utf-8")) if run.evaluation.is_file() else {}
+    return read_json(run.evaluation) if run.evaluation.is_file() else {}
 
 
 def evaluated(run: RunDirectory, cell: Cell) -> bool:
@@ -180,7 +190,7 @@ def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> 
             "verifier_settings": ask.verifier_settings,
         }
         name = f"{cell.key}/verify-{shard}"
-        words = _words(cell, f"verify ε {eps:.3g}, shard {int(shard[-3:]) + 1}")
+        words = plan.words(cell, f"verify ε {eps:.3g} #{int(shard[-3:]) + 1}")
         writes = (f"{cell.run}/shards/{shard}",)
         task = Task(name, "verify", spec | _device(demand), needs, _network(cell), writes, **demand, **words)
         plan.add(task, shard not in still_open)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadynet.errors import UserError
 from steadynet.experiments.cells import Cell, Only, cells_of
 from steadynet.experiments.engines import Engine
 from steadynet.experiments.grid import Grid
@@ -58,9 +59,12 @@ def reproduce(
     """
     grid = dataclasses.replace(grid, files={})  # as the files are now
     cells = cells_of(grid, seeds, only)
+    for other in reuse:
+        if not (other / "runs").is_dir():
+            raise UserError(f"--reuse {other}: it holds no experiment")
     watcher = watcher or Watcher()
     with locked(out):
-        _write_grid(out, grid, seeds, engine, cells)
+        seeds = _write_grid(out, grid, seeds, engine, cells)
         for cell in cells:
             _take_from(reuse, out, cell)
         plan = planned(out, cells)
@@ -130,11 +134,13 @@ def _take_from(others: Sequence[Path], out: Path, cell: Cell) -> None:
             made.rename(run)
 
 
-def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]) -> None:
-    """The resolved grid with how it was made; a second call keeps the date of the first."""
+def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]) -> list[int]:
+    """The resolved grid with how it was made; a second call keeps the date and the seeds of the first. All seeds."""
     path, made = out / "grid.toml", provenance()
-    first = read_toml(path).get("made", {}).get("started") if path.is_file() else None
+    before = read_toml(path).get("made", {}) if path.is_file() else {}
+    first, seeds = before.get("started"), sorted({*before.get("seeds", []), *seeds})
     made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made
     files = {path: digest for cell in cells for path, digest in cell.files.items()}
     made |= {"files": files} if files else {}
     write_text(path, grid.as_toml(made))
+    return seeds

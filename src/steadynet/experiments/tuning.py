@@ -6,7 +6,6 @@ radius it trains for.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from steadynet import objectives
 from steadynet.errors import UserError
 from steadynet.evaluation import accuracy
 from steadynet.plugins import setting
-from steadynet.run_directory import RunDirectory, write_json
+from steadynet.run_directory import RunDirectory, read_json, write_json
 from steadynet.settings import TrainingSettings, resolve
 from steadynet.trained import load_trained
 
@@ -161,7 +160,7 @@ def record_path(run: Path) -> Path:
 def read_record(run: Path) -> dict[str, Any]:
     """What was tried, and whether the window was reached."""
     path = record_path(run)
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def missed(run: Path) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from steadynet.errors import UserError
+from steadynet.experiments.plan import read_evaluation
 from steadynet.experiments.table import TableRow
 from steadynet.run_directory import RunDirectory
 from steadynet.run_verification import summarise
@@ -30,17 +29,6 @@ def rows_of_run(run: RunDirectory, verdicts: Sequence[Row], place: Place, name: 
         rows += _shares(place, name, attack, eps, part.get("pgd_accuracy"), images)
         rows += _shares(place, name, "stable_ibp_percent", eps, part.get("stable_share_ibp"), None)
     return rows
-
-
-def read_evaluation(run: RunDirectory) -> dict[str, Any]:
-    """What was evaluated; nothing if nothing was."""
-    if not run.evaluation.is_file():
-        return {}
-    try:
-        found = json.loads(run.evaluation.read_text(encoding="utf-8"))
-        return found if isinstance(found, dict) else {}
-    except ValueError as error:
-        raise UserError(f"{run.evaluation} is damaged: steadynet evaluate writes it anew") from error
 
 
 def _shares(
