@@ -12,6 +12,8 @@ import pytest
 
 from runs import command_line, files, finish, tiny
 from steadynet import Verdict, verdicts, verifiers
+from steadynet.run_directory import RunDirectory
+from steadynet.verdicts import VerdictFile
 from verified import ASK, found, rewrite, rows_of, said
 
 
@@ -153,3 +155,11 @@ def test_a_counterexample_that_does_not_replay_is_looked_for_again(verified, who
     anew = {row.counterexample for row in rows_of(verified) if row.decided_by != "somebody"}
     assert anew == {path.relative_to(verified).as_posix() for path in (lost, damaged, wrong)}
     assert len(wrong.read_bytes()) == len(before)
+
+
+def test_what_others_are_writing_is_left_alone(tmp_path):
+    ours, theirs = tmp_path / ".verdicts.csv.1.tmp", tmp_path / ".evaluation.json.1.tmp"
+    for path in (ours, theirs):
+        path.touch()
+    VerdictFile(RunDirectory(tmp_path), [])
+    assert (ours.exists(), theirs.exists()) == (False, True)

@@ -118,13 +118,14 @@ class RunDirectory:
                 elif path != self.config:
                     path.unlink()
 
-    def remove_left_overs(self) -> None:
-        """Remove the half-written files of a killed writer."""
-        for path in self._left_overs():
+    def remove_left_overs(self, name: str = "*") -> None:
+        """Remove the half-written files of a killed writer: all, or those of one file while others may be written."""
+        for path in self._left_overs(name):
             path.unlink(missing_ok=True)
 
-    def _left_overs(self) -> list[Path]:
-        return [path for folder in (self.path, self.counterexamples) for path in folder.glob(f".*{TEMPORARY}")]
+    def _left_overs(self, name: str = "*") -> list[Path]:
+        half_written = f".{name}{TEMPORARY}" if name == "*" else f".{name}.*{TEMPORARY}"
+        return [*self.path.glob(half_written), *self.counterexamples.glob(f".*{TEMPORARY}")]
 
     def read_config(self) -> dict[str, Any]:
         """The configuration as a dictionary, with what every run's has."""

@@ -115,7 +115,7 @@ class VerdictFile:
         """Start from these rows, and only these."""
         self.run = run
         self._last_to_disk = 0.0
-        run.remove_left_overs()
+        run.remove_left_overs(run.verdicts.name)
         text = "".join(f"{line}\n" for line in [_as_line(COLUMNS), *map(row_as_line, rows)])
         if not run.verdicts.is_file() or run.verdicts.read_bytes() != text.encode():
             write_text(run.verdicts, text)

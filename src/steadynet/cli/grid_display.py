@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,7 @@ NAMES = {
     "time_unsat_timeout_s": "Time_U+T (s)",
 }
 COUNT = "n_unsat"
+MOVE_EVERY = 0.5  # seconds: a cluster sends hundreds of events in one, and a grid may have thousands of tasks
 ROOM_FOR_NAMES, ROOM_FOR_CELL = 24, 14  # characters
 HIDDEN = ("n_sat", "n_timeout", "n_unknown", "n_error")
 
@@ -35,6 +37,7 @@ class GridDisplay(Watcher):
         self.title = title
         self.progress = progress_bar()
         self.bars: dict[str, TaskID] = {}
+        self.moved = 0.0
 
     def __enter__(self) -> GridDisplay:
         self.progress.__enter__()
@@ -58,7 +61,8 @@ class GridDisplay(Watcher):
                 self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="")
             else:
                 self.progress.update(bar, completed=event.done, total=event.total or None, note=event.note)
-            self._move_grid()
+            if time.monotonic() - self.moved > MOVE_EVERY:
+                self._move_grid()
             return
         if event.task in self.bars:
             self.progress.remove_task(self.bars.pop(event.task))
@@ -71,6 +75,7 @@ class GridDisplay(Watcher):
 
     def _move_grid(self) -> Counter[str]:
         """The bar of the grid: tasks done, and the shares of those that run; how many are in each state."""
+        self.moved = time.monotonic()
         content = self.status.content
         found, seconds = counts(content["tasks"].values()), eta(content)
         shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)

@@ -53,8 +53,8 @@ def load(source: object) -> Dataset:
 def own_file(source: str) -> Path | None:
     """The user's file that a data set's name stands for; None for a data set of ours.
 
-    >>> own_file("digits"), own_file("mine.npz")
-    (None, PosixPath('mine.npz'))
+    >>> own_file("digits"), str(own_file("mine.npz"))
+    (None, 'mine.npz')
     """
     path = Path(source).expanduser()
     return path if path.suffix == ".npz" else None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from steadynet import data as data_sets
-from steadynet.devices import DEVICES, pick_device
+from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.evaluation import accuracy, evaluate
 from steadynet.experiments import tuning
@@ -98,11 +98,12 @@ def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any
 
     network = trained.network.to(_device(spec))
     torch.manual_seed(0)
-    result = evaluate(network, part, spec["radii"], pgd_steps=last, on_images=on_images)
-    result |= {"accuracy": accuracy(network, test), "accuracy_images": len(test)}
-    result["other_attacks"] = [
-        evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
-    ]
+    with full_precision(_device(spec)):
+        result = evaluate(network, part, spec["radii"], pgd_steps=last, on_images=on_images)
+        result |= {"accuracy": accuracy(network, test), "accuracy_images": len(test)}
+        result["other_attacks"] = [
+            evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
+        ]
     write_json(trained.run.evaluation, result)
     return {}
 

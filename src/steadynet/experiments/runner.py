@@ -140,7 +140,7 @@ def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine, cel
     before = read_toml(path).get("made", {}) if path.is_file() else {}
     first, seeds = before.get("started"), sorted({*before.get("seeds", []), *seeds})
     made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made
-    files = {path: digest for cell in cells for path, digest in cell.files.items()}
+    files = before.get("files", {}) | {path: digest for cell in cells for path, digest in cell.files.items()}
     made |= {"files": files} if files else {}
     write_text(path, grid.as_toml(made))
     return seeds

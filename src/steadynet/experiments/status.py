@@ -109,12 +109,13 @@ def eta(content: dict[str, Any]) -> float | None:
         if length:
             lengths.setdefault((task["kind"], task.get("group")), []).append(length)
             lengths.setdefault((task["kind"], None), []).append(length)
+    means = {place: sum(known) / len(known) for place, known in lengths.items()}
     total = 0.0
     for task in left:
-        known = lengths.get((task["kind"], task.get("group"))) or lengths.get((task["kind"], None))
-        if not known:
+        mean = means.get((task["kind"], task.get("group"))) or means.get((task["kind"], None))
+        if mean is None:
             return None
-        total += sum(known) / len(known) * _left(task)
+        total += mean * _left(task)
     workers = max(1, sum(task["state"] == "running" for task in tasks))
     return total / workers
 
