@@ -26,18 +26,19 @@ NAMES = {
 }
 COUNT = "n_unsat"
 MOVE_EVERY = 0.5  # seconds: a cluster sends hundreds of events in one, and a grid may have thousands of tasks
+SAY_EVERY = 60.0  # seconds between lines on what runs, where nobody watches
 ROOM_FOR_NAMES, ROOM_FOR_CELL = 24, 14  # characters
 HIDDEN = ("n_sat", "n_timeout", "n_unknown", "n_error")
 
 
 class GridDisplay(Watcher):
-    """A bar of the grid, and one of each running task; where nobody watches, a line for each that ends."""
+    """A bar of the grid and of each running task; where nobody watches, a line for each that ends, and one a minute."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.progress = progress_bar()
         self.bars: dict[str, TaskID] = {}
-        self.moved = 0.0
+        self.moved, self.said = 0.0, time.monotonic()
 
     def __enter__(self) -> GridDisplay:
         self.progress.__enter__()
@@ -81,7 +82,16 @@ class GridDisplay(Watcher):
         shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)
         left = "" if seconds is None else f"{_duration(seconds)} left"
         self.progress.update(self.grid, completed=found["done"] + shares, note=_words(found), left=left)
+        if self.progress.disable and self.moved - self.said > SAY_EVERY:
+            self._say(found, left)
         return found
+
+    def _say(self, found: Counter[str], left: str) -> None:
+        self.said = self.moved
+        bars = [bar for bar in self.progress.tasks if bar.id != self.grid]
+        running = "; ".join(f"{bar.description} {bar.percentage:.0f} %" for bar in bars)
+        words = ", ".join(word for word in (f"running {running}", left) if word)
+        messages.print(f"{found['done']}/{self.total} {words}", soft_wrap=True, markup=False)
 
 
 def _words(found: dict[str, int]) -> str:

@@ -44,8 +44,18 @@ class Local(Engine):
         import torch
 
         cores = available_cores()
-        workers = min(self.workers or cores, len(tasks))
-        return LocalPool(root, workers, max(1, cores // (self.workers or cores)), torch.cuda.device_count())
+        workers = self.workers or cores
+        threads = threads_each(cores, workers, torch.get_num_threads())
+        return LocalPool(root, min(workers, len(tasks)), threads, torch.cuda.device_count())
+
+
+def threads_each(cores: int, workers: int, most: int) -> int:
+    """A worker's share of the cores, but no more than a process is to have (OMP_NUM_THREADS).
+
+    >>> threads_each(8, 2, most=8), threads_each(2, 4, most=2), threads_each(8, 2, most=1)
+    (4, 1, 1)
+    """
+    return max(1, min(cores // workers, most))
 
 
 def uses_gpu(task: Task) -> bool:

@@ -1,0 +1,41 @@
+"""What is seen of a grid where nobody watches: a line for each task that ends, and what runs from time to time."""
+
+from __future__ import annotations
+
+from steadynet.cli import grid_display
+from steadynet.cli.grid_display import GridDisplay
+from steadynet.experiments.plan import Plan
+from steadynet.experiments.status import Status
+from steadynet.experiments.tasks import Event, Task
+
+NAMES = ("one", "other")
+
+
+def lines_of(tmp_path, capsys, *events):
+    plan = Plan()
+    for name in NAMES:
+        plan.add(Task(name, "train", {}, label=f"M1 {name}: train"), False)
+    status = Status(tmp_path, "grid", plan)
+    with GridDisplay("A grid") as display:
+        display.on_start(plan, status)
+        for event in events:
+            status.take(event)
+            display.on_event(event)
+    said = capsys.readouterr()
+    assert said.out == "A grid: 2 tasks, 0 of them done\n"
+    return said.err.splitlines()
+
+
+def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(grid_display, "SAY_EVERY", -1.0)
+    monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
+    running = [Event(name, "running", done, 4, "epoch 1/4") for name in NAMES for done in (0, 1)]
+    lines = lines_of(tmp_path, capsys, *running, Event("one", "done"))
+    assert lines[1].startswith("0/2 running M1 one: train 25 %")
+    assert lines[3].startswith("0/2 running M1 one: train 25 %; M1 other: train 25 %")
+    assert lines[-1] == "1/2 one done"
+
+
+def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
+    assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
