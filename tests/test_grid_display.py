@@ -1,11 +1,14 @@
-"""What is seen of a grid where nobody watches: a line for each task that ends, and what runs from time to time."""
+"""What is seen of a grid: where nobody watches a line for each task that ends, and what runs; its tables."""
 
 from __future__ import annotations
 
+import dataclasses
+
 from steadynet.cli import grid_display
-from steadynet.cli.grid_display import GridDisplay
+from steadynet.cli.grid_display import GridDisplay, show_table
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.status import Status
+from steadynet.experiments.table import TableRow
 from steadynet.experiments.tasks import Event, Task
 
 NAMES = ("one", "other")
@@ -39,3 +42,10 @@ def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkey
 def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
+
+
+def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):
+    row = TableRow("grid", "digits", "M1", "rs+nbc", 0, "unsat_percent", 0.1, 80.0, 8, 10, None, "run")
+    for difference, shown in ((None, False), (20.0, True)):
+        show_table("A grid", [row, dataclasses.replace(row, metric="unsat_percent_delta", value=difference)])
+        assert ("differences" in capsys.readouterr().out) == shown

@@ -111,7 +111,8 @@ def show_table(title: str, rows: Sequence[TableRow]) -> None:
         data = ", ".join(dict.fromkeys(row.dataset for row in own))
         for differences in (False, True):
             part = [row for row in own if row.metric.endswith(DELTA) == differences]
-            _show_part(f"{title}: {model} on {data}{_what(part, differences)}", part)
+            if not differences or any(row.value is not None for row in part):  # else what to compare with is not there
+                _show_part(f"{title}: {model} on {data}{_what(part, differences)}", part)
     for row in dict.fromkeys((row.model, row.method) for row in rows if row.note == MISSED):
         console.print(f"{row[0]} by {row[1]}: {MISSED}", soft_wrap=True)
 
