@@ -49,3 +49,9 @@ def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):
     for difference, shown in ((None, False), (20.0, True)):
         show_table("A grid", [row, dataclasses.replace(row, metric="unsat_percent_delta", value=difference)])
         assert ("differences" in capsys.readouterr().out) == shown
+
+
+def test_counts_are_whole_numbers(capsys):
+    row = TableRow("grid", "digits", "M1", "nbc", 0, "n_unsat", 0.1, 8.0, 8, 10, 66.0, "run")
+    show_table("A grid", [row])
+    assert "8 (66)" in capsys.readouterr().out

@@ -133,10 +133,10 @@ def _show_part(title: str, rows: Sequence[TableRow]) -> None:
     lines = list(dict.fromkeys((row.metric, row.eps, row.model) for row in sorted(rows, key=_order)))
     for start in range(0, len(methods), columns):
         part = methods[start : start + columns]
-        cells = [
-            [_radius(eps), _metric(metric), *(_cell(numbers.get((model, method, metric, eps))) for method in part)]
-            for metric, eps, model in lines
-        ]
+        cells = []
+        for metric, eps, model in lines:
+            found = [_cell(numbers.get((model, method, metric, eps)), metric) for method in part]
+            cells.append([_radius(eps), _metric(metric), *found])
         table(title, ["ε", "", *part], cells)
 
 
@@ -162,11 +162,13 @@ def _metric(metric: str) -> str:
     return f"Δ {name}" if plain != metric else name
 
 
-def _cell(summary: Summary | None) -> str:
+def _cell(summary: Summary | None, metric: str) -> str:
     if summary is None:
         return ""
     size = abs(summary.mean or 0.0)
     digits = 1 if size >= 1 else 2 if size >= 0.1 or not size else 3
+    if metric.startswith(COUNT) and summary.spread is None:
+        digits = 0
     ours = "–" if summary.mean is None else f"{summary.mean:.{digits}f}"
     spread = "" if summary.spread is None else f"±{summary.spread:.{digits}f}"
     paper = "" if summary.paper_value is None else f" ({summary.paper_value:g})"
