@@ -124,8 +124,7 @@ class RunDirectory:
             path.unlink(missing_ok=True)
 
     def _left_overs(self, name: str = "*") -> list[Path]:
-        half_written = f".{name}{TEMPORARY}" if name == "*" else f".{name}.*{TEMPORARY}"
-        return [*self.path.glob(half_written), *self.counterexamples.glob(f".*{TEMPORARY}")]
+        return [*self.path.glob(f".{name}.*{TEMPORARY}"), *self.counterexamples.glob(f".*{TEMPORARY}")]
 
     def read_config(self) -> dict[str, Any]:
         """The configuration as a dictionary, with what every run's has."""

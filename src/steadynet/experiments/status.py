@@ -39,12 +39,12 @@ class Status:
         task, now = self.content["tasks"][event.task], time.time()
         if event.state == "running" and task["state"] != "running":
             task |= {"started": now}
-            task.pop("from", None)
+            task.pop("first_news", None)
         elif event.state in ("done", "failed"):
             task |= {"seconds": round(now - task.get("started", now), 3)}
         task |= {"state": event.state, "note": event.note}
         if event.total:
-            task.setdefault("from", [event.done, now])  # what goes on has much behind it
+            task.setdefault("first_news", [event.done, now])  # what goes on has much behind it
             task |= {"done": event.done, "total": event.total}
         if event.state != "running" or time.monotonic() - self._written > WRITE_EVERY:
             self.write()
@@ -129,11 +129,11 @@ def _left(task: dict[str, Any]) -> float:
 def _expected(task: dict[str, Any], content: dict[str, Any]) -> float | None:
     """How long a running task takes as a whole, from how far it has come since it was first heard of.
 
-    >>> task = {"state": "running", "from": [30, 1000.0], "done": 50, "total": 100}
+    >>> task = {"state": "running", "first_news": [30, 1000.0], "done": 50, "total": 100}
     >>> _expected(task, {"updated": 1010.0})
     50.0
     """
-    done, since = task.get("from", (0, 0.0))
+    done, since = task.get("first_news", (0, 0.0))
     if task["state"] != "running" or task.get("done", 0) <= done:
         return None
     return max(0.0, content["updated"] - since) * task["total"] / (task["done"] - done)
