@@ -73,6 +73,11 @@ def test_what_is_on_disk(finished):
     assert {"scale", "seeds", "steadynet", "torch", "cores", "started", "date", "engine"} <= set(made)
 
 
+def test_proofs_and_attacks_tell_that_they_begin(finished):
+    tasks = json.loads((finished[1] / "status.json").read_text())["tasks"].values()
+    assert {task["first_news"][0] for task in tasks if task["kind"] in ("verify", "evaluate")} == {0}
+
+
 def test_the_same_tasks_for_every_method_in_one_order(finished):
     _, out = finished
     asked = {tuple((row.eps, row.index) for row in read_rows(RunDirectory(path))) for path in runs_of(out).values()}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from steadynet.cli import grid_display
 from steadynet.cli.grid_display import GridDisplay, show_table
+from steadynet.experiments import status as status_module
 from steadynet.experiments.plan import Plan
-from steadynet.experiments.status import Status
+from steadynet.experiments.status import Status, time_left
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.tasks import Event, Task
 
@@ -42,6 +45,27 @@ def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkey
 def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
+
+
+def time_left_after(tmp_path, monkeypatch, kind, total, *news):
+    monkeypatch.setattr(status_module, "WRITE_EVERY", -1.0)
+    plan = Plan()
+    plan.add(Task("one", kind, {}), False)
+    status = Status(tmp_path, "grid", plan)
+    for when, done in news:
+        monkeypatch.setattr(status_module.time, "time", lambda when=when: when)
+        status.take(Event("one", "running", done, total))
+    return time_left(status.content["tasks"]["one"], status.content)
+
+
+def test_the_time_left_counts_the_silence_before_many_verdicts_at_once(tmp_path, monkeypatch):
+    left = time_left_after(tmp_path, monkeypatch, "verify", 20, (1000.0, 0), (1160.0, 1), (1160.4, 8))
+    assert left == pytest.approx(160.4 * 12 / 8)
+
+
+def test_the_time_left_of_a_search_is_that_of_its_present_training(tmp_path, monkeypatch):
+    left = time_left_after(tmp_path, monkeypatch, "tune", 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
+    assert left == pytest.approx(80.0)
 
 
 def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):

@@ -12,7 +12,7 @@ from rich.progress import TaskID
 from steadynet.display import console, heading, messages, progress_bar, table
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.runner import Watcher
-from steadynet.experiments.status import Status, counts, eta, failures
+from steadynet.experiments.status import Status, counts, eta, failures, time_left
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
 from steadynet.experiments.tasks import Event
 
@@ -59,9 +59,12 @@ class GridDisplay(Watcher):
             bar = self.bars.get(event.task)
             if bar is None:
                 label = self.tasks[event.task].label or event.task
-                self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="")
+                self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="", left="")
             else:
-                self.progress.update(bar, completed=event.done, total=event.total or None, note=event.note)
+                content = self.status.content
+                left = _left(time_left(content["tasks"][event.task], content))
+                total = event.total or None
+                self.progress.update(bar, completed=event.done, total=total, note=event.note, left=left)
             if time.monotonic() - self.moved > MOVE_EVERY:
                 self._move_grid()
             return
@@ -80,7 +83,7 @@ class GridDisplay(Watcher):
         content = self.status.content
         found, seconds = counts(content["tasks"].values()), eta(content)
         shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)
-        left = "" if seconds is None else f"{_duration(seconds)} left"
+        left = _left(seconds)
         self.progress.update(self.grid, completed=found["done"] + shares, note=_words(found), left=left)
         if self.progress.disable and self.moved - self.said > SAY_EVERY:
             self._say(found, left)
@@ -92,6 +95,10 @@ class GridDisplay(Watcher):
         running = "; ".join(f"{bar.description} {bar.percentage:.0f} %" for bar in bars)
         words = ", ".join(word for word in (f"running {running}", left) if word)
         messages.print(f"{found['done']}/{self.total} {words}", soft_wrap=True, markup=False)
+
+
+def _left(seconds: float | None) -> str:
+    return "" if seconds is None else f"{_duration(seconds)} left"
 
 
 def _words(found: dict[str, int]) -> str:

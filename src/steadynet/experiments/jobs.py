@@ -96,6 +96,7 @@ def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any
         done += count
         report(done, total, "attacked")
 
+    on_images(0)
     network = trained.network.to(_device(spec))
     torch.manual_seed(0)
     with full_precision(_device(spec)):
@@ -118,7 +119,12 @@ def _verify(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
     torch.manual_seed(0)
     index, radii = torch.tensor(spec["index"]), [spec["eps"]]
     asked = RunVerification(shard, dataset.test, index, radii, verifier, trained.config["data"], _device(spec))
-    asked.decide(on_row=lambda row: report(len(asked.rows), len(asked), asked.counts()))
+
+    def tell() -> None:
+        report(len(asked.rows), len(asked), asked.counts())
+
+    tell()  # where it begins: the first verdicts may come minutes later, many at once
+    asked.decide(on_row=lambda row: tell())
     return {"verdicts": asked.counts()}
 
 

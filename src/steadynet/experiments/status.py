@@ -44,7 +44,8 @@ class Status:
             task |= {"seconds": round(now - task.get("started", now), 3)}
         task |= {"state": event.state, "note": event.note}
         if event.total:
-            task.setdefault("first_news", [event.done, now])  # what goes on has much behind it
+            if "first_news" not in task or event.done < task["done"]:  # a search trains one network after another
+                task["first_news"] = [event.done, now]  # what goes on has much behind it
             task |= {"done": event.done, "total": event.total}
         if event.state != "running" or time.monotonic() - self._written > WRITE_EVERY:
             self.write()
@@ -120,6 +121,17 @@ def eta(content: dict[str, Any]) -> float | None:
         total += mean * _left(task)
     workers = max(1, sum(task["state"] == "running" for task in tasks))
     return total / workers
+
+
+def time_left(task: dict[str, Any], content: dict[str, Any]) -> float | None:
+    """Seconds until a running task is done, by its speed since it was first heard of; None until that is known.
+
+    >>> task = {"state": "running", "first_news": [0, 1000.0], "done": 8, "total": 20}
+    >>> time_left(task, {"updated": 1160.0})  # eight at once after 160 s: twelve more take 240
+    240.0
+    """
+    length = _expected(task, content)
+    return None if length is None else length * _left(task)
 
 
 def _left(task: dict[str, Any]) -> float:
