@@ -12,7 +12,7 @@ from rich.progress import TaskID
 from steadynet.display import console, heading, messages, progress_bar, table
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.runner import Watcher
-from steadynet.experiments.status import Status, counts, eta, failures, time_left
+from steadynet.experiments.status import Eta, Status, counts, eta, failures, time_left
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
 from steadynet.experiments.tasks import Event
 
@@ -62,8 +62,8 @@ class GridDisplay(Watcher):
                 self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="", left="")
             else:
                 content = self.status.content
-                left = _left(time_left(content["tasks"][event.task], content))
-                total = event.total or None
+                seconds = time_left(content["tasks"][event.task], content)
+                total, left = event.total or None, "" if seconds is None else f"{_duration(seconds)} left"
                 self.progress.update(bar, completed=event.done, total=total, note=event.note, left=left)
             if time.monotonic() - self.moved > MOVE_EVERY:
                 self._move_grid()
@@ -81,9 +81,9 @@ class GridDisplay(Watcher):
         """The bar of the grid: tasks done, and the shares of those that run; how many are in each state."""
         self.moved = time.monotonic()
         content = self.status.content
-        found, seconds = counts(content["tasks"].values()), eta(content)
+        found, whole = counts(content["tasks"].values()), eta(content)
         shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)
-        left = _left(seconds)
+        left = "" if whole is None else f"{_in_words(whole)} left"
         self.progress.update(self.grid, completed=found["done"] + shares, note=_words(found), left=left)
         if self.progress.disable and self.moved - self.said > SAY_EVERY:
             self._say(found, left)
@@ -95,10 +95,6 @@ class GridDisplay(Watcher):
         running = "; ".join(f"{bar.description} {bar.percentage:.0f} %" for bar in bars)
         words = ", ".join(word for word in (f"running {running}", left) if word)
         messages.print(f"{found['done']}/{self.total} {words}", soft_wrap=True, markup=False)
-
-
-def _left(seconds: float | None) -> str:
-    return "" if seconds is None else f"{_duration(seconds)} left"
 
 
 def _words(found: dict[str, int]) -> str:
@@ -208,9 +204,13 @@ def show_status(path: str, content: dict[str, Any]) -> None:
     for name, reason in failures(content).items():
         console.print(f"failed: {name}: {reason}", soft_wrap=True, markup=False)
     if left:
-        seconds = eta(content)
-        shown = "not known yet" if seconds is None else _duration(seconds)
+        whole = eta(content)
+        shown = "not known yet" if whole is None else _in_words(whole)
         console.print(f"time left: {shown}" if content["at_work"] else f"time left, once it goes on: {shown}")
+
+
+def _in_words(whole: Eta) -> str:
+    return f"over {_duration(whole.seconds)}" if whole.at_least else _duration(whole.seconds)
 
 
 def _duration(seconds: float) -> str:

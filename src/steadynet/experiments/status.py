@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from steadynet.errors import UserError
 from steadynet.experiments.lock import is_locked
@@ -95,14 +95,24 @@ def counts(tasks: Iterable[dict[str, Any]]) -> Counter[str]:
     return Counter(task["state"] for task in tasks)
 
 
-def eta(content: dict[str, Any]) -> float | None:
-    """Seconds until all is done, as far as can be told: a task takes as long as others of its kind and group did.
+class Eta(NamedTuple):
+    """How long a grid will take, as far as can be told."""
 
-    Where its group has none yet, as long as any of its kind; None while no kind is known for some task.
+    seconds: float
+    at_least: bool  # of some tasks nothing is known yet: they come on top
+
+
+def eta(content: dict[str, Any]) -> Eta | None:
+    """The time until all is done: a task takes as long as others of its kind and group did, or as any of its kind did.
+
+    None while nothing is known of any task that is left.
 
     >>> task = {"kind": "train", "group": "M1", "state": "done", "seconds": 10.0}
-    >>> eta({"tasks": {"a": task, "b": task | {"state": "waiting"}, "c": task | {"state": "waiting", "group": "M3"}}})
-    20.0
+    >>> tasks = {"a": task, "b": task | {"state": "waiting"}, "c": task | {"state": "waiting", "group": "M3"}}
+    >>> eta({"tasks": tasks})
+    Eta(seconds=20.0, at_least=False)
+    >>> eta({"tasks": tasks | {"d": {"kind": "verify", "group": "M1", "state": "waiting"}}})
+    Eta(seconds=20.0, at_least=True)
     """
     tasks = list(content["tasks"].values())
     left = [task for task in tasks if task["state"] in ("waiting", "running")]
@@ -110,17 +120,19 @@ def eta(content: dict[str, Any]) -> float | None:
     for task in tasks:
         length = task.get("seconds") or _expected(task, content)
         if length:
-            lengths.setdefault((task["kind"], task.get("group")), []).append(length)
+            lengths.setdefault(_place(task), []).append(length)
             lengths.setdefault((task["kind"], None), []).append(length)
     means = {place: sum(known) / len(known) for place, known in lengths.items()}
-    total = 0.0
-    for task in left:
-        mean = means.get((task["kind"], task.get("group"))) or means.get((task["kind"], None))
-        if mean is None:
-            return None
-        total += mean * _left(task)
+    expected = {place: means.get(place) or means.get((place[0], None)) for place in map(_place, left)}
+    known = [mean * _left(task) for task in left if (mean := expected[_place(task)]) is not None]
+    if left and not known:
+        return None
     workers = max(1, sum(task["state"] == "running" for task in tasks))
-    return total / workers
+    return Eta(sum(known) / workers, at_least=len(known) < len(left))
+
+
+def _place(task: dict[str, Any]) -> tuple[str, str | None]:
+    return task["kind"], task.get("group")
 
 
 def time_left(task: dict[str, Any], content: dict[str, Any]) -> float | None:
