@@ -58,6 +58,14 @@ def test_paper_and_ours_stand_side_by_side():
     assert "scale: paper; seeds: 0" in text
 
 
+def test_a_model_has_lines_of_its_own_radii_only():
+    text = as_markdown(tables_of(of_the_paper("sabr"))[0])
+    mnist, cifar10 = text.split("### C1")
+    assert ("| 0.1 |" in mnist, "| 2/255 |" in mnist) == (True, False)
+    assert ("| 0.1 |" in cifar10, "| 2/255 |" in cifar10) == (False, True)
+    assert "–" not in text
+
+
 def test_differences_come_first_and_improvements_are_bold():
     made = [row("rs", "unsat_percent", 10.0), row("rs+nbc", "unsat_percent", 30.0)]
     made += [row("rs+nbc", "unsat_percent_delta", 20.0, denominator=None, paper_value=-4.3)]

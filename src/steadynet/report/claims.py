@@ -79,7 +79,7 @@ class _Cells:
             (model, method, line.metric.name, line.eps): cell
             for line in table.lines
             for (model, method), cell in zip(table.columns, line.cells, strict=True)
-            if cell.runs or cell.paper is not None
+            if cell.is_there
         }
 
     def radii(self, name: str) -> list[float | None]:

@@ -24,6 +24,11 @@ class Cell:
     note: str = ""
     runs: tuple[str, ...] = ()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody measured it, we or the paper."""
+        return bool(self.runs) or self.paper is not None
+
 
 @dataclass(frozen=True)
 class Line:
@@ -55,10 +60,11 @@ class Table:
         return any(cell.paper is not None for line in self.lines for cell in line.cells)
 
     def of_model(self, model: str) -> Table:
-        """The columns of one model."""
+        """The columns of one model, at the radii that it has."""
         chosen = [number for number, column in enumerate(self.columns) if column[0] == model]
         lines = [replace(line, cells=[line.cells[number] for number in chosen]) for line in self.lines]
-        return replace(self, columns=[self.columns[number] for number in chosen], lines=lines)
+        there = [line for line in lines if any(cell.is_there for cell in line.cells)]
+        return replace(self, columns=[self.columns[number] for number in chosen], lines=there)
 
 
 def tables_of(experiment: Experiment) -> list[Table]:

@@ -80,7 +80,7 @@ def _table(table: Table, numbers: Mapping[str, int]) -> dict[str, Any]:
     lines = {(line.eps, line.metric.name): line for line in table.lines}
     rows = []
     for number, (model, method) in enumerate(table.columns):
-        radii = list(dict.fromkeys(line.eps for line in table.lines if _is_there(line.cells[number])))
+        radii = list(dict.fromkeys(line.eps for line in table.lines if line.cells[number].is_there))
         for eps in [eps for eps in radii if eps is not None] or radii:
             cells = [
                 _row_cell(what, lines.get((eps, what.name)) or lines.get((None, what.name)), number) for what in metrics
@@ -98,16 +98,12 @@ def _table(table: Table, numbers: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _is_there(cell: Cell) -> bool:
-    return bool(cell.runs) or cell.paper is not None
-
-
 def _cells(table: Table, number: int, eps: float | None) -> list[Cell]:
     return [line.cells[number] for line in table.lines if line.eps == eps]
 
 
 def _row_cell(what: Metric, line: Line | None, number: int) -> dict[str, Any] | None:
-    if line is None or not _is_there(line.cells[number]):
+    if line is None or not line.cells[number].is_there:
         return None
     cell = line.cells[number]
     shown = {

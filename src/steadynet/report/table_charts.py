@@ -197,7 +197,7 @@ def _beta(table: Table) -> Chart | None:
                 series.append(Series(side, [found[method] for method in order], y, look, faint=side == "paper"))
         if series:
             panels.append(Panel(f"{model}: {line.metric.label}", "β", line.metric.label, "lines", series))
-    return Chart(f"{table.name}-sweep", f"Sweep of β: {table.title}", panels) if panels else None
+    return Chart(f"{table.name}-sweep", f"Sweep: {table.title}", panels) if panels else None
 
 
 def _gamma(table: Table) -> Chart | None:
@@ -217,4 +217,4 @@ def _gamma(table: Table) -> Chart | None:
                 series.append(Series(side, names, y, look))
         if series:
             panels.append(Panel(f"{model}: {line.metric.label}", "γ", line.metric.label, "bars", series))
-    return Chart(f"{table.name}-sweep", f"Choices of γ: {table.title}", panels) if panels else None
+    return Chart(f"{table.name}-sweep", f"Choices: {table.title}", panels) if panels else None
