@@ -47,25 +47,31 @@ def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
 
 
-def time_left_after(tmp_path, monkeypatch, kind, total, *news):
+def after(tmp_path, monkeypatch, kind, total, *news):
+    """(status, bar) of a task after it told at these times how far it was."""
     monkeypatch.setattr(status_module, "WRITE_EVERY", -1.0)
     plan = Plan()
     plan.add(Task("one", kind, {}), False)
-    status = Status(tmp_path, "grid", plan)
+    status, display = Status(tmp_path, "grid", plan), GridDisplay("A grid")
+    display.on_start(plan, status)
+    display.on_event(Event("one", "running"))
     for when, done in news:
         monkeypatch.setattr(status_module.time, "time", lambda when=when: when)
-        status.take(Event("one", "running", done, total))
-    return time_left(status.content["tasks"]["one"], status.content)
+        event = Event("one", "running", done, total)
+        status.take(event)
+        display.on_event(event)
+    return status.content, display.progress.tasks[-1]
 
 
 def test_the_time_left_counts_the_silence_before_many_verdicts_at_once(tmp_path, monkeypatch):
-    left = time_left_after(tmp_path, monkeypatch, "verify", 20, (1000.0, 0), (1160.0, 1), (1160.4, 8))
-    assert left == pytest.approx(160.4 * 12 / 8)
+    content, bar = after(tmp_path, monkeypatch, "verify", 20, (1000.0, 0), (1160.0, 1), (1160.4, 8))
+    assert time_left(content["tasks"]["one"], content) == pytest.approx(160.4 * 12 / 8)
+    assert bar.fields["left"] == "4 min left"
 
 
 def test_the_time_left_of_a_search_is_that_of_its_present_training(tmp_path, monkeypatch):
-    left = time_left_after(tmp_path, monkeypatch, "tune", 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
-    assert left == pytest.approx(80.0)
+    content, _ = after(tmp_path, monkeypatch, "tune", 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
+    assert time_left(content["tasks"]["one"], content) == pytest.approx(80.0)
 
 
 def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):

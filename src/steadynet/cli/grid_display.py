@@ -210,6 +210,11 @@ def show_status(path: str, content: dict[str, Any]) -> None:
 
 
 def _in_words(whole: Eta) -> str:
+    """The time that a grid takes.
+
+    >>> [_in_words(Eta(90, at_least)) for at_least in (False, True)]
+    ['2 min', 'over 2 min']
+    """
     return f"over {_duration(whole.seconds)}" if whole.at_least else _duration(whole.seconds)
 
 
