@@ -1,7 +1,11 @@
-"""One training over several processes, for the tests: by ``torchrun`` itself, or by what it says to each, sooner."""
+"""One training over several processes, for the tests: by ``torchrun`` itself, or by what it says to each, sooner.
+
+What the processes say is printed, too: pytest shows it beside a failure.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -33,6 +37,7 @@ class Torchrun:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        print(self.output.read_text())
 
     def finish(self) -> int:
         return self.process.wait(240)
@@ -63,7 +68,7 @@ def as_rank(number: int, count: int, port: int, target, *arguments) -> None:
 
 
 def finish_ranks(
-    arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line
+    arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line, start=start
 ) -> list[int | None]:
     """The exit codes of the processes of one training; what process n says is in ``output-n``."""
     port = free_port()
@@ -73,6 +78,9 @@ def finish_ranks(
     ]
     for process in processes:
         process.join(240)
+        print(f"exit code {process.exitcode}")
+    for number in range(count):
+        print(Path(f"{output}-{number}").read_text())
     return [process.exitcode for process in processes]
 
 
@@ -100,3 +108,19 @@ def with_other_weights(arguments: list[str], output: Path) -> None:
 
     training._step = step
     command_line(arguments, output)
+
+
+def start_afresh(target, *arguments) -> multiprocessing.process.BaseProcess:
+    """A process that has imported nothing yet."""
+    process = multiprocessing.get_context("spawn").Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def naming_threads(arguments: list[str], output: Path) -> None:
+    """``steadynet``; at its end it names the threads that are left."""
+    assert "torch._dynamo" not in sys.modules  # optimizers import it when they are made
+    try:
+        command_line(arguments, output)
+    finally:
+        print("threads:", *sorted(name.read_text().strip() for name in Path("/proc/self/task").glob("*/comm")))

@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -143,7 +144,8 @@ class Group:
 def joined(device: str) -> Iterator[Group]:
     """The group of the processes that ``torchrun`` started, once all are there; alone where it did not.
 
-    NCCL on CUDA, one GPU a process; gloo on CPUs. After an error nothing is closed: the others may be gone.
+    NCCL on CUDA, one GPU a process; gloo on CPUs. The group's threads end with it, whatever happens: alive when the
+    interpreter ends, they abort some processes. But for NCCL after an error: it would wait for the others.
     """
     rank = this_process()
     if rank.count == 1:
@@ -156,15 +158,23 @@ def joined(device: str) -> Iterator[Group]:
             torch.cuda.set_device(group.device)
         if ours:
             _meet(group)
-    group.any(False)  # nobody goes on, and writes, before all have come and read
-    yield group
-    if ours:
-        group.any(False)
-        dist.destroy_process_group()
+    try:
+        group.any(False)  # nobody goes on, and writes, before all have come and read
+        yield group
+        if ours:
+            group.any(False)
+    except BaseException:
+        ours = ours and group.device.type == "cpu"
+        raise
+    finally:
+        if ours:
+            dist.destroy_process_group()
 
 
 def _meet(group: Group) -> None:
     """Wait for the others; after a restart by ``torchrun``, not for the addresses of those that are gone."""
+    # Imported later, as optimizers do, its functions take the group for a default: its threads would outlive it.
+    import_module("torch.distributed.nn")
     store, _, _ = next(iter(dist.rendezvous("env://")))  # type: ignore[attr-defined]
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = dist.PrefixStore(f"steadynet-{attempt}", store)  # type: ignore[attr-defined]
