@@ -31,12 +31,12 @@ test: lint
 
 # 2,000 random small networks, decided by the search and by MILP: some ten minutes
 soundness: setup
-	OMP_NUM_THREADS=1 $(BIN)/python tests/soundness.py --networks 2002
-	OMP_NUM_THREADS=1 $(BIN)/python tests/soundness.py --networks 1001 --first 2002 --halve
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/soundness.py --networks 2002
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/soundness.py --networks 1001 --first 2002 --halve
 
 # 52,000 changed VNN-LIB and ONNX files against the readers: some five minutes
 fuzz: setup
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz.py --cases 52000
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz.py --cases 52000
 
 benchmark: setup
 	$(BIN)/python benchmarks/training_step.py

@@ -24,12 +24,12 @@ import torch
 from torch import nn
 
 from plain_nbc import plain_nbc_loss
-from steadynet.bounds.live import LiveGraph
-from steadynet.consistency import layer_weights
+from steadynet.graph.training_graph import LiveGraph
 from steadynet.networks import ARCHITECTURES
+from steadynet.networks.preactivations import activations
 from steadynet.objectives import Batch, Objective, build
 from steadynet.objectives.certified import AttackingCertifiedObjective
-from steadynet.preactivations import activations
+from steadynet.objectives.consistency import layer_weights
 
 EPS = {"M": 0.3, "C": 8 / 255}
 CERTIFIED = ("ibp", "crown-ibp", "sabr", "mtl-ibp")

@@ -24,11 +24,11 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from steadynet import data
+from steadynet.attacks.region import InputRegion
 from steadynet.bounds.crown import crown_bounds
 from steadynet.networks import ARCHITECTURES
-from steadynet.problems import Problems
-from steadynet.region import InputRegion
-from steadynet.verifiers.branch_and_bound import BranchAndBound
+from steadynet.verification.properties import Problems
+from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 REFERENCE = Path(__file__).parent.parent.parent / "shared" / "reference"
 

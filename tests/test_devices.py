@@ -8,12 +8,12 @@ from torch import nn
 
 from random_networks import make
 from steadynet import verify
-from steadynet.bounds.linear import Backward
+from steadynet.bounds.backward import Backward
 from steadynet.devices import full_precision, pick_device, plain_convolutions
 from steadynet.errors import UserError
-from steadynet.problems import Problems, Verdict
-from steadynet.verifiers.branch_and_bound import BranchAndBound
-from steadynet.verifiers.milp import Milp
+from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
+from steadynet.verification.verifiers.milp import Milp
 from verified import ASK, found, refused, said
 
 CPU = torch.device("cpu")

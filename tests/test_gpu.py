@@ -12,16 +12,16 @@ import helpers
 from pretend_gpu import DEVICE, PretendGPU, PretendTensor
 from random_networks import make
 from steadynet import NBC, data, load_trained, networks, verify
-from steadynet.bounds.live import LiveGraph
-from steadynet.evaluation import evaluate
+from steadynet.graph.training_graph import LiveGraph
 from steadynet.objectives import Batch
-from steadynet.problems import Problems, Verdict, is_counterexample
-from steadynet.run_directory import RunDirectory
-from steadynet.run_verification import RunVerification
-from steadynet.search import boxes
-from steadynet.settings import resolve
-from steadynet.verdicts import load_counterexample
-from steadynet.verification import make_verifier
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.evaluation import evaluate
+from steadynet.training.settings import resolve
+from steadynet.verification.properties import Problems, Verdict, is_counterexample
+from steadynet.verification.run import RunVerification
+from steadynet.verification.search import input_splitting as boxes
+from steadynet.verification.verdicts import load_counterexample
+from steadynet.verification.verify import make_verifier
 from verified import RADII, rows_of
 
 # who decides some property of a random network -> its seed

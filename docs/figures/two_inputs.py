@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from steadynet import NBC, InputRegion
 from steadynet.bounds import interval_bounds
-from steadynet.preactivations import activations
+from steadynet.networks.preactivations import activations
 from svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, Point
 
 EPS, BETA, WIDTH, STEPS, SEEDS = 0.08, 1.0, 20, 500, 5

@@ -9,25 +9,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steadynet.attacks.region import InputRegion
     from steadynet.objectives.nbc import NBC
-    from steadynet.problems import Result, Verdict
-    from steadynet.region import InputRegion
-    from steadynet.settings import resolve
-    from steadynet.trained import load_trained
-    from steadynet.training import train
-    from steadynet.verification import verify
+    from steadynet.runs.trained import load_trained
+    from steadynet.training.loop import train
+    from steadynet.training.settings import resolve
+    from steadynet.verification.properties import Result, Verdict
+    from steadynet.verification.verify import verify
 
 __version__ = "0.1.0"
 
 _HOME = {
     "NBC": "steadynet.objectives.nbc",
-    "InputRegion": "steadynet.region",
-    "Result": "steadynet.problems",
-    "Verdict": "steadynet.problems",
-    "load_trained": "steadynet.trained",
-    "resolve": "steadynet.settings",
-    "train": "steadynet.training",
-    "verify": "steadynet.verification",
+    "InputRegion": "steadynet.attacks.region",
+    "Result": "steadynet.verification.properties",
+    "Verdict": "steadynet.verification.properties",
+    "load_trained": "steadynet.runs.trained",
+    "resolve": "steadynet.training.settings",
+    "train": "steadynet.training.loop",
+    "verify": "steadynet.verification.verify",
 }
 __all__ = ["NBC", "InputRegion", "Result", "Verdict", "load_trained", "resolve", "train", "verify"]
 

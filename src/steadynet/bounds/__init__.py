@@ -3,11 +3,11 @@
 from steadynet.bounds.crown import crown_bounds
 from steadynet.bounds.interval import interval_bounds
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.operations import Interval
 from steadynet.bounds.optimised import optimised_bounds
 from steadynet.bounds.substituted import substituted_bounds
-from steadynet.bounds.trace import UnsupportedNetworkError
-from steadynet.bounds.translate import graph_of
+from steadynet.graph.operations import Interval
+from steadynet.graph.trace import UnsupportedNetworkError
+from steadynet.graph.translate import graph_of
 
 __all__ = [
     "Interval",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from steadynet.bounds.graph import Graph
+from steadynet.attacks.region import InputRegion
+from steadynet.bounds.backward import Backward, Rows
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.linear import Backward, Rows
-from steadynet.bounds.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
-from steadynet.bounds.translate import graph_of
-from steadynet.bounds.windows import Window
-from steadynet.region import InputRegion
+from steadynet.bounds.patches import Window
+from steadynet.graph.graph import Graph
+from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
+from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes a backward pass may take
 CACHED_COEFFICIENTS = 3 << 19  # rows times their width that are handled at once

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import nn
 
+from steadynet.attacks.region import InputRegion
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.operations import Interval
-from steadynet.bounds.translate import graph_of
-from steadynet.region import InputRegion
+from steadynet.graph.operations import Interval
+from steadynet.graph.translate import graph_of
 
 
 def interval_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:

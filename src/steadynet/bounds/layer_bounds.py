@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steadynet.bounds.operations import Interval
+from steadynet.graph.operations import Interval
 
 
 @dataclass(frozen=True)

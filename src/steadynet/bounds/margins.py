@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.balls import Ball
-from steadynet.bounds.graph import Graph
-from steadynet.bounds.linear import Backward, Rows
-from steadynet.bounds.operations import Dense, MaxPool, Rectifier
+from steadynet.bounds.backward import Backward, Rows
+from steadynet.bounds.center_radius import Ball
+from steadynet.graph.graph import Graph
+from steadynet.graph.operations import Dense, MaxPool, Rectifier
 
 
 def interval_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:

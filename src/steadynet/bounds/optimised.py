@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from steadynet.attacks.region import InputRegion
+from steadynet.bounds.backward import Backward, Relaxation, Rows, Slopes, Trail
 from steadynet.bounds.crown import MEMORY, propagate, rows_at_once, sharpened, tightened
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.linear import Backward, Relaxation, Rows, Slopes, Trail
-from steadynet.bounds.operations import Interval
-from steadynet.bounds.translate import graph_of
-from steadynet.region import InputRegion
+from steadynet.graph.operations import Interval
+from steadynet.graph.translate import graph_of
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from steadynet.attacks.region import InputRegion
+from steadynet.bounds.backward import Backward, Relaxation
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.linear import Backward, Relaxation
-from steadynet.bounds.operations import Interval
-from steadynet.bounds.translate import graph_of
-from steadynet.region import InputRegion
+from steadynet.graph.operations import Interval
+from steadynet.graph.translate import graph_of
 
 
 class _Substitution(Backward):

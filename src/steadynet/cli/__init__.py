@@ -26,10 +26,10 @@ from steadynet.cli import (
     view,
     vnncomp,
 )
+from steadynet.cli.parsing import Parser, parse
 from steadynet.errors import UnknownNameError, UserError, one_line
-from steadynet.flags import Parser, parse
-from steadynet.interruption import InterruptedByUserError
-from steadynet.ranks import give_way, this_process
+from steadynet.training.distributed.torchrun_env import give_way, this_process
+from steadynet.training.interruption import InterruptedByUserError
 
 EPILOGUE = """\
 first steps:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 class Command(NamedTuple):

@@ -8,12 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
+from steadynet.cli.parsing import Parser
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.verifier_flags import add_verifier_flags
-from steadynet.flags import Parser
 
 if TYPE_CHECKING:
-    from steadynet.verifiers import Verifier
+    from steadynet.verification.verifiers import Verifier
 
 OWN = ("command", "run", "eps", "per_class", "data", "verifiers", "threads", "json")
 DEFAULT = ("branch_and_bound", "milp")
@@ -30,8 +30,8 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from steadynet.cross_check import CrossCheck
-    from steadynet.display import progress_bar
+    from steadynet.cli.display import progress_bar
+    from steadynet.verification.cross_check import CrossCheck
 
     verifiers = _verifiers(arguments)  # a missing tool is said before anything is loaded
     if arguments.threads:
@@ -51,10 +51,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
     """The verifiers asked for, each with those of the settings that it has; a setting that none has is an error."""
-    from steadynet import verifiers
     from steadynet.errors import UserError
     from steadynet.plugins import choose, settings_of
-    from steadynet.verification import make_verifier
+    from steadynet.verification import verifiers
+    from steadynet.verification.verify import make_verifier
 
     given = {key: value for key, value in vars(arguments).items() if key not in OWN}
     names = list(dict.fromkeys(arguments.verifiers))
@@ -71,7 +71,7 @@ def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
 
 
 def _show(result: dict[str, Any]) -> None:
-    from steadynet.display import console, seconds, table
+    from steadynet.cli.display import console, seconds, table
 
     names = list(result["verifiers"])
     rows = [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.cli.command import Command, count
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -17,8 +17,8 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.demo import run_demo
-    from steadynet.display import TrainingDisplay, console, table
+    from steadynet.cli.demo_run import run_demo
+    from steadynet.cli.display import TrainingDisplay, console, table
 
     with TrainingDisplay() as display:
 
@@ -43,7 +43,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _write_page(out: Path, methods: list[str]) -> None:
     """The report of both networks, its path as the last line; without the optional extra, how to get it."""
-    from steadynet.display import console
+    from steadynet.cli.display import console
     from steadynet.errors import UserError
     from steadynet.report.write import write_report
 
@@ -57,8 +57,8 @@ def _write_page(out: Path, methods: list[str]) -> None:
 
 def _rows(results: list[dict[str, Any]]) -> list[list[str]]:
     """What was measured, a line each, with a column a network."""
-    from steadynet.demo import PROVED_RADIUS, RADII, TIMEOUT
-    from steadynet.display import count_of, percent, seconds
+    from steadynet.cli.demo_run import PROVED_RADIUS, RADII, TIMEOUT
+    from steadynet.cli.display import count_of, percent, seconds
 
     images = f"{results[0]['images']:,} test images"
     rows = [[f"accuracy ({images})", *(percent(result["accuracy"]) for result in results)]]

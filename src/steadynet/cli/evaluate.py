@@ -7,7 +7,7 @@ import json
 import sys
 
 from steadynet.cli.command import Command, add_device, count
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -26,13 +26,13 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     from steadynet import data
+    from steadynet.cli.display import console, progress_bar, show_evaluation
     from steadynet.devices import DEVICES, full_precision, pick_device
-    from steadynet.display import console, progress_bar, show_evaluation
-    from steadynet.evaluation import evaluate
+    from steadynet.files import write_json
     from steadynet.networks import check_classifies
-    from steadynet.run_directory import write_json
-    from steadynet.settings import parse_radius
-    from steadynet.trained import load_trained
+    from steadynet.runs.evaluation import evaluate
+    from steadynet.runs.trained import load_trained
+    from steadynet.training.settings import parse_radius
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from steadynet.cli.command import Command, seconds
+from steadynet.cli.parsing import Parser
 from steadynet.cli.selection import add_selection, select
-from steadynet.flags import Parser
 
 EPILOGUE = """\
 what is written:
@@ -29,7 +29,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console, progress_bar
+    from steadynet.cli.display import console, progress_bar
     from steadynet.interchange.export import VERSIONS, ExportFolder, Properties, export
 
     ExportFolder.at(arguments.out).check_free()  # before data is loaded

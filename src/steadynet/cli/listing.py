@@ -6,7 +6,7 @@ import argparse
 
 from steadynet.cli.command import Command
 from steadynet.cli.data import show_data_sets
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -27,14 +27,14 @@ def _show_methods() -> None:
 
 
 def _show_verifiers() -> None:
-    from steadynet import verifiers
+    from steadynet.verification import verifiers
 
     for name, plugin in sorted(verifiers.available().items()):
         _show_plugin(f"{name}: {plugin.summary}", plugin)
 
 
 def _show_plugin(title: str, plugin: type) -> None:
-    from steadynet.display import heading, table
+    from steadynet.cli.display import heading, table
     from steadynet.plugins import describe_value, settings_of
 
     rows = [[entry.name, describe_value(entry.default), entry.help] for entry in settings_of(plugin)]
@@ -45,7 +45,7 @@ def _show_plugin(title: str, plugin: type) -> None:
 
 
 def _show_models() -> None:
-    from steadynet.display import table
+    from steadynet.cli.display import table
     from steadynet.networks import ARCHITECTURES
 
     rows = []

@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from steadynet.cli.command import Command
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -22,9 +22,9 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console, count_of, percent, table
-    from steadynet.pruning import prune_run
-    from steadynet.trained import load_trained
+    from steadynet.cli.display import console, count_of, percent, table
+    from steadynet.runs.trained import load_trained
+    from steadynet.training.pruning import prune_run
 
     trained = load_trained(arguments.run)
     out = arguments.out or f"{trained.run.path}-pruned"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from steadynet.cli.command import Command, count
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console
+    from steadynet.cli.display import console
     from steadynet.report.write import write_report
 
     folders = [Path(run) for run in arguments.runs]

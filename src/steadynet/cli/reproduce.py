@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command
+from steadynet.cli.parsing import Parser, add_flags
 from steadynet.errors import UserError
-from steadynet.flags import Parser, add_flags
-from steadynet.interruption import InterruptedByUserError, terminated_as_by_ctrl_c
+from steadynet.training.interruption import InterruptedByUserError, terminated_as_by_ctrl_c
 
 if TYPE_CHECKING:
     from steadynet.experiments.engines import Engine
@@ -47,8 +47,8 @@ def _seed(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from steadynet.cli.display import console
     from steadynet.cli.grid_display import GridDisplay, show_failures, show_table
-    from steadynet.display import console
     from steadynet.experiments.grid import names, read_grid
     from steadynet.experiments.runner import reproduce
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import count
-from steadynet.flags import Parser
+from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from steadynet.data import Dataset
-    from steadynet.trained import TrainedNetwork
+    from steadynet.runs.trained import TrainedNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +39,8 @@ def select(arguments: argparse.Namespace) -> Selection:
     """The properties asked for: the first test images of each class, at each radius."""
     from steadynet import data
     from steadynet.networks import check_classifies
-    from steadynet.settings import parse_radius
-    from steadynet.trained import load_trained
+    from steadynet.runs.trained import load_trained
+    from steadynet.training.settings import parse_radius
 
     trained = load_trained(arguments.run)
     radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config["eps"]]))

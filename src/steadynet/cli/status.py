@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from steadynet.cli.command import Command
+from steadynet.cli.parsing import Parser
 from steadynet.errors import UserError
-from steadynet.flags import Parser
 
 FOLDER = Path("experiments")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command
+from steadynet.cli.parsing import Parser, add_flags
 from steadynet.errors import UserError
-from steadynet.flags import Parser, add_flags
-from steadynet.ranks import this_process
+from steadynet.training.distributed.torchrun_env import this_process
 
 if TYPE_CHECKING:
     from steadynet.plugins import Setting
-    from steadynet.run_directory import RunDirectory
-    from steadynet.settings import TrainingSettings
+    from steadynet.runs.directory import RunDirectory
+    from steadynet.training.settings import TrainingSettings
 
 PLACE = ("out", "config", "resume", "overwrite")  # flags that are no settings of the training
 MACHINE = ("device", "threads")  # settings that may change from one half of a training to the other
@@ -24,7 +24,7 @@ MACHINE = ("device", "threads")  # settings that may change from one half of a t
 
 def _configure(parser: Parser) -> None:
     from steadynet.plugins import settings_of
-    from steadynet.settings import TrainingSettings
+    from steadynet.training.settings import TrainingSettings
 
     parser.add_argument("--out", metavar="RUN", help="the run directory to write")
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a file: every flag is a key")
@@ -59,9 +59,10 @@ def settings_of_methods() -> list[Setting]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console, messages
-    from steadynet.run_directory import RunDirectory, read_toml
-    from steadynet.settings import merge, resolve
+    from steadynet.cli.display import console, messages
+    from steadynet.files import read_toml
+    from steadynet.runs.directory import RunDirectory
+    from steadynet.training.settings import merge, resolve
 
     console.quiet = messages.quiet = not this_process().is_first
     given = {key: value for key, value in vars(arguments).items() if key not in ("command", *PLACE)}
@@ -85,8 +86,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
-    from steadynet.display import observing
-    from steadynet.training import train
+    from steadynet.cli.display import observing
+    from steadynet.training.loop import train
 
     with observing(run, settings) as observer:
         train(settings, run.path, overwrite=overwrite, observer=observer)
@@ -94,9 +95,9 @@ def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> No
 
 def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
     """Go on with a run by its own settings; False if it was finished already."""
-    from steadynet.display import observing
-    from steadynet.settings import merge, resolve
-    from steadynet.training import resume
+    from steadynet.cli.display import observing
+    from steadynet.training.loop import resume
+    from steadynet.training.settings import merge, resolve
 
     config = run.read_config()
     settings = resolve(config)

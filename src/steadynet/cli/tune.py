@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command
+from steadynet.cli.parsing import Parser, add_flags
 from steadynet.cli.train import settings_of_methods
 from steadynet.errors import UserError
-from steadynet.flags import Parser, add_flags
 
 if TYPE_CHECKING:
-    from steadynet.run_directory import RunDirectory
+    from steadynet.runs.directory import RunDirectory
 
 OWN = ("command", "target_drop", "out")
 KEPT = ("data", "model", "validation", "seed", "normalise")  # settings of the run it starts from
@@ -22,7 +22,7 @@ KEPT = ("data", "model", "validation", "seed", "normalise")  # settings of the r
 def _configure(parser: Parser) -> None:
     from steadynet.experiments.tuning import Effort
     from steadynet.plugins import settings_of
-    from steadynet.settings import TrainingSettings
+    from steadynet.training.settings import TrainingSettings
 
     parser.add_argument(
         "--target-drop",
@@ -39,10 +39,10 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from steadynet.display import console
+    from steadynet.cli.display import console
     from steadynet.experiments.tuning import Effort, Window, tune
     from steadynet.plugins import settings_of
-    from steadynet.run_directory import RunDirectory
+    from steadynet.runs.directory import RunDirectory
 
     given = {key: value for key, value in vars(arguments).items() if key not in OWN}
     effort = Effort(**{entry.name: given.pop(entry.name) for entry in settings_of(Effort) if entry.name in given})
@@ -63,10 +63,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
     """A fine-tuning that is watched; a finished one is taken as it is, a killed one goes on."""
-    from steadynet.display import observing
-    from steadynet.run_directory import RunDirectory
-    from steadynet.settings import resolve
-    from steadynet.training import resume, train
+    from steadynet.cli.display import observing
+    from steadynet.runs.directory import RunDirectory
+    from steadynet.training.loop import resume, train
+    from steadynet.training.settings import resolve
 
     run, settings = RunDirectory(path), resolve(values)
     if run.weights.is_file():
@@ -78,7 +78,7 @@ def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
 
 
 def _show(record: dict[str, Any]) -> None:
-    from steadynet.display import console, table
+    from steadynet.cli.display import console, table
 
     low, high = record["target_drop"]
     table(

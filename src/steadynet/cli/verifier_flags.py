@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from steadynet.flags import Parser, add_flags
+from steadynet.cli.parsing import Parser, add_flags
 
 
 def add_verifier_flags(parser: Parser, without: tuple[str, ...] = ()) -> None:
     """One flag a setting of any verifier; its help names the verifiers that have it, unless all do."""
-    from steadynet import verifiers
     from steadynet.plugins import Setting, settings_of
+    from steadynet.verification import verifiers
 
     seen: dict[str, tuple[Setting, list[str]]] = {}
     known = verifiers.available()

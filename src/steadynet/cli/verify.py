@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, add_device, count
+from steadynet.cli.parsing import Parser
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.verifier_flags import add_verifier_flags
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
-from steadynet.flags import Parser
-from steadynet.interruption import InterruptedByUserError
+from steadynet.training.interruption import InterruptedByUserError
 
 if TYPE_CHECKING:
-    from steadynet.run_verification import RunVerification
+    from steadynet.verification.run import RunVerification
 
 OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "device", "fresh", "json", "network")
 PGD_STEPS = 100
@@ -36,7 +36,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console, follow, progress_bar, show_verification
+    from steadynet.cli.display import console, follow, progress_bar, show_verification
 
     if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
         _verify_query(arguments)
@@ -81,8 +81,8 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
     from steadynet.devices import DEVICES, pick_device
-    from steadynet.run_verification import RunVerification
-    from steadynet.verification import make_verifier
+    from steadynet.verification.run import RunVerification
+    from steadynet.verification.verify import make_verifier
 
     verifier = make_verifier(arguments.verifier, _settings(arguments))
     device = pick_device(arguments.device, DEVICES)

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from steadynet.cli.command import Command, count
+from steadynet.cli.parsing import Parser
 from steadynet.errors import UserError
-from steadynet.flags import Parser
 
 
 def _configure(parser: Parser) -> None:
@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.display import console
+    from steadynet.cli.display import console
     from steadynet.report.serve import HOST, make_server
 
     if arguments.port > 65535:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.cli.command import Command, count
+from steadynet.cli.parsing import Parser
 from steadynet.cli.verifier_flags import add_verifier_flags
 from steadynet.errors import UserError
-from steadynet.flags import Parser
-from steadynet.interruption import InterruptedByUserError
+from steadynet.training.interruption import InterruptedByUserError
 
 OWN = ("command", "network", "property", "instances", "timeout", "out", "verifier", "threads")
 TIMEOUT = 120.0  # seconds
@@ -32,7 +32,7 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     import torch
 
-    from steadynet.verification import make_verifier
+    from steadynet.verification.verify import make_verifier
 
     settings = {key: value for key, value in vars(arguments).items() if key not in OWN}
     make_verifier(arguments.verifier, settings)  # what is misspelt is told before anything is read
@@ -56,9 +56,9 @@ def decide_one(
     network: Path, question: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
 ) -> None:
     """Decide one instance; the result in the competition's form into a file, else printed."""
-    from steadynet.display import console, messages, seconds
-    from steadynet.run_directory import write_text
-    from steadynet.vnncomp import Instance, decide
+    from steadynet.cli.display import console, messages, seconds
+    from steadynet.files import write_text
+    from steadynet.verification.vnncomp import Instance, decide
 
     answer = decide(Instance(network, question, timeout), verifier, **settings)
     notes = ", ".join(text for text in (answer.decided_by, answer.reason) if text)
@@ -74,8 +74,8 @@ def decide_one(
 def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     import dataclasses
 
-    from steadynet.display import console, progress_bar, seconds, table
-    from steadynet.instances import ResultTable, read_instances, run_instances
+    from steadynet.cli.display import console, progress_bar, seconds, table
+    from steadynet.verification.instances import ResultTable, read_instances, run_instances
 
     listed = read_instances(Path(arguments.instances))
     if arguments.timeout:

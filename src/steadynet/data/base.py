@@ -25,7 +25,7 @@ from steadynet.data.dataset import Dataset, Images
 from steadynet.data.progress import OnProgress, progress_bar
 from steadynet.data.sources import Folder, Source
 from steadynet.errors import UserError, one_line
-from steadynet.run_directory import disk_errors
+from steadynet.files import disk_errors
 
 
 @dataclass(frozen=True)

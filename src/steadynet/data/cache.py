@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steadynet.errors import one_line
-from steadynet.run_directory import write_atomically
+from steadynet.files import write_atomically
 
 Arrays = Mapping[str, NDArray[np.uint8]]  # images are (N, C, H, W), labels (N,)
 ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")

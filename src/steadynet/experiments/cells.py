@@ -20,10 +20,10 @@ from steadynet.errors import UnknownNameError, UserError
 from steadynet.experiments.grid import KINDS, Grid
 from steadynet.experiments.shards import Ask
 from steadynet.experiments.tuning import Effort
+from steadynet.files import disk_errors
 from steadynet.plugins import fits
-from steadynet.run_directory import disk_errors
-from steadynet.settings import parse_phases, parse_radius, resolve
-from steadynet.verification import make_verifier
+from steadynet.training.settings import parse_phases, parse_radius, resolve
+from steadynet.verification.verify import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where and how to watch, not what is trained
 SHARD = 20  # properties

@@ -15,12 +15,13 @@ from typing import Any
 
 import tomli_w
 
-from steadynet import objectives, verifiers
+from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.experiments.tuning import Effort
+from steadynet.files import read_toml
 from steadynet.plugins import choose, make, settings_of
-from steadynet.run_directory import read_toml
-from steadynet.settings import TrainingSettings
+from steadynet.training.settings import TrainingSettings
+from steadynet.verification import verifiers
 
 GRIDS = resources.files("steadynet.experiments") / "grids"
 PAPER_SCALE = "paper"  # the grid as it is

@@ -13,17 +13,18 @@ import torch
 from steadynet import data as data_sets
 from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
-from steadynet.evaluation import accuracy, evaluate
 from steadynet.experiments import tuning
 from steadynet.experiments.shards import shard_directory
 from steadynet.experiments.tasks import Event, Task
-from steadynet.observer import Position
-from steadynet.run_directory import RunDirectory, write_json
-from steadynet.run_verification import RunVerification
-from steadynet.settings import Phase, resolve
-from steadynet.trained import TrainedNetwork, load_trained
-from steadynet.training import resume, train
-from steadynet.verification import make_verifier
+from steadynet.files import write_json
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.evaluation import accuracy, evaluate
+from steadynet.runs.trained import TrainedNetwork, load_trained
+from steadynet.training.loop import resume, train
+from steadynet.training.observer import Position
+from steadynet.training.settings import Phase, resolve
+from steadynet.verification.run import RunVerification
+from steadynet.verification.verify import make_verifier
 
 NEWS_EVERY = 0.2  # seconds
 

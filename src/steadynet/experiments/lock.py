@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from steadynet.errors import UserError
-from steadynet.run_directory import disk_errors
+from steadynet.files import disk_errors
 
 if sys.platform != "win32":  # where nothing is locked
     import fcntl

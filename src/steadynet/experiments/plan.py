@@ -15,8 +15,9 @@ from steadynet.experiments import tuning
 from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.shards import Ask, put_together
 from steadynet.experiments.tasks import Task
-from steadynet.run_directory import RunDirectory, read_json, write_text
-from steadynet.verdicts import read_rows
+from steadynet.files import read_json, write_text
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.verdicts import read_rows
 
 
 @dataclass

@@ -20,7 +20,8 @@ from steadynet.experiments.shards import put_together
 from steadynet.experiments.status import Status
 from steadynet.experiments.table import TableRow, rows_of, write_table
 from steadynet.experiments.tasks import Event, State
-from steadynet.run_directory import RunDirectory, read_toml, write_text
+from steadynet.files import read_toml, write_text
+from steadynet.runs.directory import RunDirectory
 
 ENDED: tuple[State, ...] = ("done", "failed", "blocked")
 

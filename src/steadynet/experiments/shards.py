@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steadynet.plugins import describe_value, settings_of
-from steadynet.run_directory import RunDirectory
-from steadynet.verdicts import Row, VerdictFile, read_rows
-from steadynet.verification import make_verifier
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.verdicts import Row, VerdictFile, read_rows
+from steadynet.verification.verify import make_verifier
 
 
 @dataclass(frozen=True)

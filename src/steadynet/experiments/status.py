@@ -13,7 +13,7 @@ from steadynet.errors import UserError
 from steadynet.experiments.lock import is_locked
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.tasks import Event
-from steadynet.run_directory import write_json
+from steadynet.files import write_json
 
 WRITE_EVERY = 1.0  # seconds
 

@@ -15,10 +15,11 @@ from steadynet.experiments.cells import Cell
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.plan import evaluated, read_evaluation
 from steadynet.experiments.shards import Ask
-from steadynet.problems import Verdict
-from steadynet.run_directory import RunDirectory, write_json, write_text
-from steadynet.run_verification import summarise
-from steadynet.verdicts import read_rows
+from steadynet.files import write_json, write_text
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.properties import Verdict
+from steadynet.verification.run import summarise
+from steadynet.verification.verdicts import read_rows
 
 MISSED = "window not reached"
 DELTA = "_delta"  # behind a metric: the difference to the method that a method is set against

@@ -16,11 +16,12 @@ from typing import Any
 from steadynet import data as data_sets
 from steadynet import objectives
 from steadynet.errors import UserError
-from steadynet.evaluation import accuracy
+from steadynet.files import read_json, write_json
 from steadynet.plugins import setting
-from steadynet.run_directory import RunDirectory, read_json, write_json
-from steadynet.settings import TrainingSettings, resolve
-from steadynet.trained import load_trained
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.evaluation import accuracy
+from steadynet.runs.trained import load_trained
+from steadynet.training.settings import TrainingSettings, resolve
 
 FACTOR = 4.0  # from a strength to the next until the window lies between two
 Train = Callable[[dict[str, Any], Path], RunDirectory]

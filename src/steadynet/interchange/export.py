@@ -13,12 +13,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
-from steadynet.interchange.onnx_writer import export_onnx
-from steadynet.interchange.robustness import robustness_specification, write_robustness
-from steadynet.interchange.vnnlib import write_vnnlib
-from steadynet.region import InputRegion
-from steadynet.run_directory import disk_errors, write_text, write_toml
+from steadynet.files import disk_errors, write_text, write_toml
+from steadynet.interchange.onnx.writer import export_onnx
+from steadynet.interchange.vnnlib.files import write_vnnlib
+from steadynet.interchange.vnnlib.robustness import robustness_specification, write_robustness
 
 VERSIONS = ("1.0", "2.0")  # of VNN-LIB
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.attack import evaluation_mode, maximise_cross_entropy
+from steadynet.attacks.pgd import maximise_cross_entropy
 from steadynet.errors import UserError
+from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.base import Batch, Objective
 from steadynet.plugins import setting
 

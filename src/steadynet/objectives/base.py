@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from steadynet.attack import evaluation_mode
-from steadynet.bounds.graph import Graph
-from steadynet.bounds.live import LiveGraph, Statistics, normalises_batches, recorded_statistics
+from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
-from steadynet.preactivations import Activations, activations, depends_on_mode
-from steadynet.region import InputRegion
+from steadynet.graph.graph import Graph
+from steadynet.graph.training_graph import LiveGraph, Statistics, normalises_batches, recorded_statistics
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.networks.preactivations import Activations, activations, depends_on_mode
 
 
 @dataclass

@@ -11,16 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from steadynet.attack import evaluation_mode, maximise_cross_entropy
+from steadynet.attacks.pgd import maximise_cross_entropy
+from steadynet.attacks.region import InputRegion
 from steadynet.bounds import Interval
-from steadynet.bounds.balls import Ball, propagate_balls
+from steadynet.bounds.center_radius import Ball, propagate_balls
 from steadynet.bounds.margins import interval_margins
 from steadynet.errors import UserError
+from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch, Objective, Recipe
 from steadynet.objectives.rs import l1_norm
 from steadynet.plugins import setting
-from steadynet.region import InputRegion
 
 Total = Callable[[Tensor], Tensor]
 TOLERANCE = 0.5  # of the warm-up regulariser: what the two ratios should reach

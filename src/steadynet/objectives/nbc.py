@@ -7,12 +7,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from steadynet.attack import evaluation_mode
-from steadynet.consistency import consistency, most_inconsistent_neighbour
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.networks.preactivations import activations
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch
+from steadynet.objectives.consistency import consistency, most_inconsistent_neighbour
 from steadynet.plugins import setting
-from steadynet.preactivations import activations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
+from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.objectives.base import Batch
 from steadynet.objectives.certified import AttackingCertifiedObjective, by_setting
 from steadynet.plugins import setting
-from steadynet.region import InputRegion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.attack import descend, evaluation_mode
-from steadynet.consistency import kl_divergence
+from steadynet.attacks.pgd import descend
+from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch
+from steadynet.objectives.consistency import kl_divergence
 from steadynet.plugins import setting
 
 

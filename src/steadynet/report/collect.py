@@ -17,9 +17,10 @@ from steadynet.experiments.grid import checked
 from steadynet.experiments.runner import table_of
 from steadynet.experiments.status import counts, read_status
 from steadynet.experiments.table import TableRow
+from steadynet.files import read_toml
 from steadynet.report.run_rows import rows_of_run
-from steadynet.run_directory import RunDirectory, read_toml
-from steadynet.verdicts import Row, read_rows
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.verdicts import Row, read_rows
 
 
 @dataclass(frozen=True, eq=False)

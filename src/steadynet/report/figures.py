@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.errors import UserError
+from steadynet.files import disk_errors, write_atomically
 from steadynet.report.charts import Chart, Panel, Series
-from steadynet.run_directory import disk_errors, write_atomically
 
 LABEL_SIZE = 8  # points
 LABEL_PLACES = (4, -10, 14, -20)  # points above what is labelled

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from steadynet import data
-from steadynet.attack import evaluation_mode
 from steadynet.data import Dataset
 from steadynet.errors import UserError, one_line
-from steadynet.problems import Verdict
+from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.report.collect import Experiment, Run, is_here
-from steadynet.trained import load_trained
-from steadynet.verdicts import Row, load_counterexample
+from steadynet.runs.trained import load_trained
+from steadynet.verification.properties import Verdict
+from steadynet.verification.verdicts import Row, load_counterexample
 
 MOST_PICTURES = 5_000  # counterexamples in one page
 NUMBERS = ("run", "eps", "index", "label", "verdict", "seconds", "margin", "stable")

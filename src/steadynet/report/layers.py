@@ -10,12 +10,12 @@ from pathlib import Path
 import torch
 
 from steadynet import data
-from steadynet.attack import evaluation_mode
+from steadynet.attacks.region import InputRegion
 from steadynet.bounds import UnsupportedNetworkError, crown_bounds, interval_bounds
 from steadynet.errors import UserError, one_line
-from steadynet.region import InputRegion
+from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.report.collect import Run, is_here
-from steadynet.trained import load_trained
+from steadynet.runs.trained import load_trained
 
 IMAGES = 5
 FEW_RELUS = 10_000  # CROWN is quick up to here; intervals are, always

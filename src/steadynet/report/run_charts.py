@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from steadynet.problems import Verdict
 from steadynet.report.charts import Chart, Panel, Series, Style, styles
 from steadynet.report.collect import Experiment, Run
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
+from steadynet.verification.properties import Verdict
 
 MOST_CURVES = 12  # in a panel
 SHORTEST = 1e-3  # seconds: where the axis of a cactus plot begins

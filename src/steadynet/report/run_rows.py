@@ -7,9 +7,9 @@ from typing import Any
 
 from steadynet.experiments.plan import read_evaluation
 from steadynet.experiments.table import TableRow
-from steadynet.run_directory import RunDirectory
-from steadynet.run_verification import summarise
-from steadynet.verdicts import Row
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.run import summarise
+from steadynet.verification.verdicts import Row
 
 Place = tuple[str, str, str, str, int]  # experiment, data set, model, method, seed
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.experiments.provenance import provenance
+from steadynet.files import write_text
 from steadynet.report.charts import Chart
 from steadynet.report.claims import NAMES, OPEN, TASKS, Claim, claims_of
 from steadynet.report.collect import Experiment, collect
@@ -22,7 +23,6 @@ from steadynet.report.page import claims_data, experiment_data, page
 from steadynet.report.run_charts import run_charts
 from steadynet.report.table_charts import table_charts
 from steadynet.report.tables import as_csv, as_latex, as_markdown, markdown_text
-from steadynet.run_directory import write_text
 
 RULE = (
     "One rule for all claims: each is a set of pairs of cells of which one should be better. It holds if the mean "

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steadynet.run_directory import TEMPORARY, RunDirectory, disk_errors, write_atomically
+from steadynet.files import TEMPORARY, disk_errors, write_atomically
+from steadynet.runs.directory import RunDirectory
 
 _RUN = RunDirectory(Path())
 LAST = (_RUN.verdicts.name, _RUN.weights.name)  # they vouch for other files, so those are written first

@@ -21,8 +21,8 @@ from steadynet.experiments.engines.local import available_cores
 from steadynet.experiments.engines.luggage import Changes, packed, unpack
 from steadynet.experiments.engines.ray_node import Attempt, Mailbox, Reply, perform
 from steadynet.experiments.tasks import Event, Task
+from steadynet.files import disk_errors, write_text
 from steadynet.plugins import setting
-from steadynet.run_directory import disk_errors, write_text
 
 PATIENCE = 0.3  # seconds to wait for news
 TO_ANSWER = 10.0  # seconds the mailbox or a cluster may take to answer

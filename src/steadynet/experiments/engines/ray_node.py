@@ -11,7 +11,7 @@ from typing import Any
 from steadynet import __version__
 from steadynet.experiments.engines.luggage import Changes, Watch, unpack
 from steadynet.experiments.tasks import Event, Task
-from steadynet.run_directory import RunDirectory
+from steadynet.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Attacks: the region around an input, and projected gradient descent inside it."""

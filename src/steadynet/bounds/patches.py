@@ -1,0 +1,83 @@
+"""A convolution's neuron sees a patch of the layers before it: linear functions as windows instead of whole maps.
+
+The rows of one layer sit on its grid of positions. Behind a convolution of stride s and padding p, position g of the
+grid sees the window that starts at g·stride − offset, with stride and offset the products and sums of the layers
+between. A window may hang over the edge, into the padding: its coefficients are zero there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.graph.operations import Convolution, Shape
+
+_LARGEST_MATRIX = 1 << 21  # entries of a window's convolution matrix, past which a convolution is cheaper
+Matrices = dict[tuple[int, int, int], Tensor]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the windows of a grid of positions lie in a layer: all have one size."""
+
+    grid: tuple[int, int]
+    stride: tuple[int, int]
+    offset: tuple[int, int]
+    size: tuple[int, int]
+
+    @classmethod
+    def single(cls, height: int, width: int) -> Window:
+        """Each position sees itself."""
+        return cls((height, width), (1, 1), (0, 0), (1, 1))
+
+    def behind(self, convolution: Convolution) -> Window:
+        """The same rows, seen one convolution further back."""
+        kernel, dilation = convolution.weight.shape[2:], convolution.dilation
+        stride, padding = convolution.stride, convolution.padding
+        axes = (0, 1)
+        return Window(
+            self.grid,
+            tuple(self.stride[axis] * stride[axis] for axis in axes),  # type: ignore[arg-type]
+            tuple(self.offset[axis] * stride[axis] + padding[axis] for axis in axes),  # type: ignore[arg-type]
+            tuple(  # type: ignore[arg-type]
+                (self.size[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in axes
+            ),
+        )
+
+    def covers(self, shape: Shape) -> bool:
+        """Whether a window is no smaller than the layer: then it saves nothing."""
+        return self.size[0] * self.size[1] >= shape[1] * shape[2]
+
+    def cut(self, layer: Tensor) -> Tensor:
+        """Every window of a layer (batch, channels, *map): (batch, positions, channels · size), zero outside."""
+        padding: list[int] = []
+        for axis in (1, 0):
+            end = (self.grid[axis] - 1) * self.stride[axis] + self.size[axis] - self.offset[axis]
+            padding += [self.offset[axis], end - layer.shape[2 + axis]]
+        return F.unfold(F.pad(layer, padding), self.size, stride=self.stride).transpose(1, 2).contiguous()
+
+    def inside(self, shape: Shape, like: Tensor) -> Tensor:
+        """1 where a window lies in the layer, 0 in its padding: (positions, 1, *size)."""
+        ones = torch.ones(1, 1, *shape[1:], dtype=like.dtype, device=like.device)
+        return self.cut(ones)[0].view(-1, 1, *self.size)
+
+
+def transposed_on_windows(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:
+    """Rows (n, channels, *size) one convolution back: (n, channels before, *larger size), nothing cut at the edge.
+
+    Small windows go through a matrix, kept in ``matrices``: on a CPU that is faster than a convolution of tiny images.
+    """
+    whole = Convolution(convolution.weight, None, convolution.stride, (0, 0), convolution.dilation, convolution.groups)
+    size = Window((1, 1), (1, 1), (0, 0), (rows.shape[2], rows.shape[3])).behind(whole).size
+    shape = (convolution.weight.shape[1] * convolution.groups, *size)
+    outputs, inputs = rows[0].numel(), shape[0] * size[0] * size[1]
+    if outputs * inputs > _LARGEST_MATRIX:
+        return whole.transposed(rows, shape)
+    key = (id(convolution), rows.shape[2], rows.shape[3])
+    if key not in matrices:
+        unit = torch.eye(outputs, dtype=rows.dtype, device=rows.device).view(outputs, *rows.shape[1:])
+        matrices[key] = whole.transposed(unit, shape).reshape(outputs, inputs)
+    return (rows.reshape(len(rows), outputs) @ matrices[key]).view(len(rows), *shape)

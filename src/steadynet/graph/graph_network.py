@@ -1,0 +1,48 @@
+"""A network that is a graph: what a file of another tool becomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from steadynet.graph.graph import Graph, Node
+from steadynet.graph.operations import Shape
+
+
+class GraphNetwork(nn.Module):
+    """A graph of our operations as a PyTorch module: its weights are buffers, so ``to`` and ``state_dict`` work.
+
+    >>> import torch
+    >>> from steadynet.graph.operations import Rectifier, Scale
+    >>> double = Scale(torch.tensor(2.0), torch.tensor(1.0))
+    >>> network = GraphNetwork(Graph((Node("twice", double, (0,)), Node("relu", Rectifier(), (1,)))), (2,))
+    >>> network(torch.tensor([[1.0, -1.0]])), list(network.state_dict())
+    (tensor([[3., 0.]]), ['weight_1_factor', 'weight_1_shift'])
+    """
+
+    def __init__(self, graph: Graph, input_shape: Shape) -> None:
+        super().__init__()
+        self.input_shape = tuple(input_shape)
+        self._nodes = graph.nodes
+        for position, node in enumerate(graph.nodes, 1):
+            for name, value in _tensors(node).items():
+                self.register_buffer(f"weight_{position}_{name}", value.detach())
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, with the weights as they are now."""
+        return Graph(tuple(self._current(position, node) for position, node in enumerate(self._nodes, 1)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The last value of the graph; images (batch, *input_shape)."""
+        return self.graph.values(images)[-1]
+
+    def _current(self, position: int, node: Node) -> Node:
+        weights = {name: getattr(self, f"weight_{position}_{name}") for name in _tensors(node)}
+        operation = replace(node.operation, **weights) if weights else node.operation  # type: ignore[type-var]
+        return replace(node, operation=operation)
+
+
+def _tensors(node: Node) -> dict[str, Tensor]:
+    return {name: value for name, value in vars(node.operation).items() if isinstance(value, Tensor)}

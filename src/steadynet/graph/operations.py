@@ -1,0 +1,277 @@
+"""The operations that bounds are known for, one row each: the value at a point and the interval over a box.
+
+A network becomes a :class:`~steadynet.graph.graph.Graph` of these. Tensors have the batch first. Weights are held as
+they are, live and differentiable: certified training sends gradients through these rules.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.networks.input_gradient import sub_pixel_transpose
+
+Shape = tuple[int, ...]
+
+
+class Interval(NamedTuple):
+    """Element-wise bounds of one tensor: lower ≤ value ≤ upper."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+class Operation(ABC):
+    """One kind of node: what it computes, the interval of what it can compute, and, if linear, its transpose."""
+
+    @abstractmethod
+    def apply(self, *inputs: Tensor) -> Tensor:
+        """The value at a point."""
+
+    @abstractmethod
+    def interval(self, *inputs: Interval) -> Interval:
+        """Bounds of the value while each input stays in its interval."""
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        """Linear functions of the output, rows (n, *output), as functions of the inputs and constants (n,).
+
+        Only the rectifier and the maximum, which are not linear, do not have this: they are relaxed (``linear.py``).
+        """
+        raise TypeError(f"{type(self).__name__} is not linear")
+
+
+class Affine(Operation):
+    """x ↦ Wx + b: the interval is the image of the centre, give or take |W| times the half width."""
+
+    @abstractmethod
+    def spread(self, half_width: Tensor) -> Tensor:
+        """|W| · half width."""
+
+    def size(self, largest: Tensor) -> Tensor:
+        """|W| · largest + |b|: how large the terms of the sum can be."""
+        return self.spread(largest) + self.apply(torch.zeros_like(largest)).abs()
+
+    def interval(self, *inputs: Interval) -> Interval:
+        ((lower, upper),) = inputs
+        centre, spread = self.apply((lower + upper) / 2), self.spread((upper - lower) / 2)
+        return Interval(centre - spread, centre + spread)
+
+
+class _Monotone(Operation):
+    """An operation that never falls when an input rises: the ends of the interval give the ends."""
+
+    def interval(self, *inputs: Interval) -> Interval:
+        return Interval(self.apply(*(bound.lower for bound in inputs)), self.apply(*(bound.upper for bound in inputs)))
+
+
+@dataclass(frozen=True)
+class Dense(Affine):
+    """A matrix on the last axis: weight (out, in), bias (out) or none."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.linear(inputs[0], self.weight, self.bias)
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return F.linear(half_width, self.weight.abs())
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        leading = rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
+        return [rows @ self.weight], 0.0 if self.bias is None else leading @ self.bias
+
+
+@dataclass(frozen=True)
+class Convolution(Affine):
+    """A 2-d convolution: weight (out, in/groups, kh, kw), bias (out) or none."""
+
+    weight: Tensor
+    bias: Tensor | None
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.conv2d(inputs[0], self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        constant = 0.0 if self.bias is None else rows.sum((2, 3)) @ self.bias
+        return [self.transposed(rows, shapes[0])], constant
+
+    def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
+        """The transposed convolution, onto an input of exactly this shape."""
+        if self.groups == 1 and self.dilation == (1, 1) and self.stride[0] == self.stride[1] > 1:
+            return sub_pixel_transpose(rows, self.weight, self.stride[0], self.padding, shape[1:])
+        kernel = [
+            dilation * (length - 1) + 1 for dilation, length in zip(self.dilation, self.weight.shape[2:], strict=True)
+        ]
+        covered = [
+            (rows.shape[2 + axis] - 1) * self.stride[axis] - 2 * self.padding[axis] + kernel[axis] for axis in (0, 1)
+        ]
+        extra = [shape[1 + axis] - covered[axis] for axis in (0, 1)]
+        return F.conv_transpose2d(rows, self.weight, None, self.stride, self.padding, extra, self.groups, self.dilation)
+
+
+@dataclass(frozen=True)
+class Scale(Affine):
+    """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied."""
+
+    factor: Tensor
+    shift: Tensor
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.factor + self.shift
+
+    def spread(self, half_width: Tensor) -> Tensor:
+        return half_width * self.factor.abs()
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows * self.factor], (rows * self.shift).flatten(1).sum(1)
+
+
+@dataclass(frozen=True)
+class Rectifier(_Monotone):
+    """ReLU, or leaky ReLU with a slope between 0 and 1: the one thing a verifier has to split."""
+
+    slope: float = 0.0
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.relu(inputs[0]) if self.slope == 0 else F.leaky_relu(inputs[0], self.slope)
+
+
+@dataclass(frozen=True)
+class Sum(_Monotone):
+    """Two tensors added: a residual connection."""
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] + inputs[1]
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows, rows], 0.0
+
+
+@dataclass(frozen=True)
+class Concat(_Monotone):
+    """Tensors side by side along an axis (never the batch's)."""
+
+    axis: int
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return torch.cat(inputs, self.axis)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        axis = self.axis % rows.dim()
+        return list(rows.split([shape[axis - 1] for shape in shapes], axis)), 0.0
+
+
+@dataclass(frozen=True)
+class Reshape(_Monotone):
+    """Another shape, the batch kept."""
+
+    shape: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].reshape(inputs[0].shape[0], *self.shape)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        return [rows.reshape(len(rows), *shapes[0])], 0.0
+
+
+@dataclass(frozen=True)
+class Permute(_Monotone):
+    """The axes in another order, the batch first: output axis i is input axis ``order[i]``, counted after the batch."""
+
+    order: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].permute(0, *(axis + 1 for axis in self.order)).contiguous()
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        back = sorted(range(len(self.order)), key=self.order.__getitem__)
+        return [Permute(tuple(back)).apply(rows)], 0.0
+
+
+@dataclass(frozen=True)
+class Take(_Monotone):
+    """Some positions along an axis (never the batch's), in any order, as often as named: slices and gathers."""
+
+    axis: int
+    positions: tuple[int, ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return inputs[0].index_select(self.axis, self._index(inputs[0]))
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        whole = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device)
+        return [whole.index_add(self.axis, self._index(rows), rows)], 0.0
+
+    def _index(self, like: Tensor) -> Tensor:
+        return torch.tensor(self.positions, device=like.device)
+
+
+@dataclass(frozen=True)
+class Pad(_Monotone):
+    """Zeros around a tensor: how many before and after along each axis, the batch not counted."""
+
+    widths: tuple[tuple[int, int], ...]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.pad(inputs[0], [width for widths in reversed(self.widths) for width in widths])
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        for axis, ((before, _), length) in enumerate(zip(self.widths, shapes[0], strict=True), 1):
+            rows = rows.narrow(axis, before, length)
+        return [rows], 0.0
+
+
+@dataclass(frozen=True)
+class AveragePool(_Monotone):
+    """Mean over windows: the keyword arguments of ``F.avg_pool2d``."""
+
+    options: dict[str, Any]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.avg_pool2d(inputs[0], **self.options)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+        with torch.enable_grad():  # the transpose of a linear map is its vector-Jacobian product
+            point = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device, requires_grad=True)
+            image = self.apply(point)
+        return [torch.autograd.grad(image, point, rows, create_graph=rows.requires_grad)[0]], 0.0
+
+
+@dataclass(frozen=True)
+class MaxPool(_Monotone):
+    """Maximum over windows: the keyword arguments of ``F.max_pool2d``."""
+
+    options: dict[str, Any]
+
+    def apply(self, *inputs: Tensor) -> Tensor:
+        return F.max_pool2d(inputs[0], **self.options)
+
+    def candidates(self, value: Tensor) -> Tensor:
+        """What each window holds of a value (n, channels, *map): (n, channels, candidates, *output), −∞ outside."""
+        output = self.apply(value).shape[2:]
+        kernel, dilation = self._pair("kernel_size", 1), self._pair("dilation", 1)
+        stride, before = self._pair("stride", kernel), self._pair("padding", 0)
+        extent = [(output[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]
+        after = [extent[axis] - before[axis] - value.shape[2 + axis] for axis in (0, 1)]
+        padded = F.pad(value, [before[1], after[1], before[0], after[0]], value=-torch.inf)
+        windows = F.unfold(padded, kernel, dilation, 0, stride)
+        return windows.view(len(value), value.shape[1], -1, *output)
+
+    def _pair(self, name: str, default: Any) -> tuple[int, int]:
+        value = self.options.get(name)
+        value = default if value is None or value == [] else value
+        return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -1,0 +1,156 @@
+"""What each PyTorch module and function becomes: the tables that the translation looks things up in."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from steadynet.graph.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Pad, Rectifier, Scale
+
+Shape = tuple[int, ...]
+Range = tuple[float | None, float | None]
+
+
+class NoBoundsError(Exception):
+    """What a network does that no bound is known for; the translation adds the layer."""
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
+
+
+def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
+    if module.padding_mode != "zeros":
+        raise NoBoundsError(f"Conv2d with padding_mode='{module.padding_mode}'")
+    stride, dilation = _pair(module.stride), _pair(module.dilation)
+    return Convolution(module.weight, module.bias, stride, _padding(module), dilation, module.groups)
+
+
+def _padding(module: nn.Conv2d) -> tuple[int, int]:
+    """The padding in pixels; "same" has one only where both sides get as much."""
+    if module.padding == "valid":
+        return (0, 0)
+    if module.padding != "same":
+        return _pair(module.padding)
+    whole = [step * (length - 1) for step, length in zip(_pair(module.dilation), module.kernel_size, strict=True)]
+    if any(pixels % 2 for pixels in whole):
+        raise NoBoundsError("Conv2d with padding='same' and an even kernel")
+    return (whole[0] // 2, whole[1] // 2)
+
+
+def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operation:
+    if module.running_mean is None or module.running_var is None:
+        raise NoBoundsError("batch norm without running statistics")
+    factor = torch.rsqrt(module.running_var + module.eps)
+    factor = factor if module.weight is None else factor * module.weight
+    shift = -module.running_mean * factor
+    shift = shift if module.bias is None else shift + module.bias
+    per_channel = (-1, *[1] * (len(shape) - 2))  # the input is (batch, channels, …)
+    return Scale(factor.view(per_channel), shift.view(per_channel))
+
+
+def rectifier(slope: float) -> Operation:
+    """A leaky ReLU whose slope keeps it monotone and convex."""
+    if not 0 <= slope <= 1:
+        raise NoBoundsError(f"leaky ReLU with slope {slope}, which is not between 0 and 1")
+    return Rectifier(slope)
+
+
+def average_pool(options: dict[str, Any]) -> Operation:
+    """A mean over windows, with the keyword arguments of ``F.avg_pool2d``."""
+    if (options.get("divisor_override") or 1) < 0:
+        raise NoBoundsError("average pooling with a negative divisor")
+    return AveragePool(options)
+
+
+def _adaptive_average_pool(module: nn.AdaptiveAvgPool2d, shape: Shape) -> Operation:
+    if module.output_size not in (1, (1, 1)) or len(shape) != 4:
+        raise NoBoundsError(f"AdaptiveAvgPool2d of {shape[1:]} to {module.output_size}, only to (1, 1)")
+    return AveragePool({"kernel_size": shape[2:]})
+
+
+def limits(least: Any, most: Any) -> tuple[float, float]:
+    """The range of a clipping, infinite where it has no bound."""
+    if not all(bound is None or isinstance(bound, (int, float)) for bound in (least, most)):
+        raise NoBoundsError("clipping to something that is not a number")
+    return (-math.inf if least is None else float(least), math.inf if most is None else float(most))
+
+
+def axis_order(target: Any, args: Any, kwargs: Any, axes: int) -> tuple[int, ...]:
+    """The order of the axes after a permutation or transposition with these arguments; the batch must stay first."""
+    given = [
+        axis for value in (*args, *kwargs.values()) for axis in (value if isinstance(value, tuple | list) else [value])
+    ]
+    given = [axis % axes for axis in given]
+    order = list(range(axes)) if target in TRANSPOSITIONS else given
+    if target in TRANSPOSITIONS:
+        one, other = given
+        order[one], order[other] = order[other], order[one]
+    if order[0] != 0:
+        raise NoBoundsError("a transposition that moves the batch axis")
+    return tuple(axis - 1 for axis in order[1:])
+
+
+def _zero_pad(module: nn.ZeroPad2d, shape: Shape) -> Operation:
+    left, right, top, bottom = module.padding
+    if min(module.padding) < 0 or len(shape) != 4:
+        raise NoBoundsError(f"ZeroPad2d by {module.padding} of {shape[1:]}")
+    return Pad(((0, 0), (top, bottom), (left, right)))
+
+
+def _options(module: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(module, name) for name in names}
+
+
+MAX_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
+AVERAGE_POOL = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+
+# module type -> the operation it is on inputs of a shape, or None where it changes nothing in evaluation mode
+MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
+    nn.Linear: lambda module, shape: Dense(module.weight, module.bias),
+    nn.Conv2d: _convolution,
+    nn.BatchNorm1d: _batch_norm,
+    nn.BatchNorm2d: _batch_norm,
+    nn.ReLU: lambda module, shape: Rectifier(),
+    nn.LeakyReLU: lambda module, shape: rectifier(module.negative_slope),
+    nn.AvgPool2d: lambda module, shape: average_pool(_options(module, AVERAGE_POOL)),
+    nn.MaxPool2d: lambda module, shape: MaxPool(_options(module, MAX_POOL)),
+    nn.AdaptiveAvgPool2d: _adaptive_average_pool,
+    nn.ZeroPad2d: _zero_pad,
+    nn.Identity: None,
+    nn.Dropout: None,
+    nn.Dropout2d: None,
+}
+RESHAPING_MODULES = (nn.Flatten, nn.Unflatten)
+# module type -> the range it clips to
+CLIPPING_MODULES: dict[type[nn.Module], Callable[[Any], Range]] = {
+    nn.ReLU6: lambda module: (0.0, 6.0),
+    nn.Hardtanh: lambda module: (module.min_val, module.max_val),
+}
+# function -> the range it clips to, from its arguments after the data
+CLIPS: dict[Any, Callable[..., Range]] = {
+    F.relu6: lambda inplace=False: (0.0, 6.0),
+    F.hardtanh: lambda min_val=-1.0, max_val=1.0, inplace=False: (min_val, max_val),
+    **dict.fromkeys(
+        (torch.clamp, torch.clip, "clamp", "clip", "clamp_", "clip_"), lambda min=None, max=None: (min, max)
+    ),
+    **dict.fromkeys((torch.clamp_min, "clamp_min", "clamp_min_"), lambda min: (min, None)),
+    **dict.fromkeys((torch.clamp_max, "clamp_max", "clamp_max_"), lambda max: (None, max)),
+}
+RELUS = {F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"}
+IDENTITIES = {"contiguous", "clone"}
+DROPOUTS = {F.dropout, F.dropout2d}
+RESHAPES = {torch.flatten, torch.reshape, "flatten", "view", "reshape", torch.squeeze, "squeeze", "unsqueeze"}
+ADDITIONS = {operator.add, torch.add, "add", operator.iadd, "add_"}
+SUBTRACTIONS = {operator.sub, torch.sub, "sub", operator.isub}
+PRODUCTS = {operator.mul, torch.mul, "mul", operator.imul}
+QUOTIENTS = {operator.truediv, torch.div, "div", operator.itruediv}
+PERMUTATIONS = {torch.permute, "permute"}
+TRANSPOSITIONS = {torch.transpose, "transpose", torch.swapaxes, "swapaxes"}
+CONCATENATIONS = {torch.cat, torch.concat}

@@ -1,0 +1,93 @@
+"""The graph of a network in training: traced once, its weights live, batch norm by the statistics of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from steadynet.graph.graph import Graph, Node
+from steadynet.graph.operations import Scale
+from steadynet.graph.trace import UnsupportedNetworkError
+from steadynet.graph.translate import graph_of
+
+BatchNorm = nn.modules.batchnorm._BatchNorm
+Statistics = dict[str, list[tuple[Tensor, Tensor]]]  # module -> mean and variance a channel, one pair a call
+
+
+def normalises_batches(network: nn.Module) -> bool:
+    """Whether a pass in the present mode normalises by its own batch."""
+    return any(isinstance(module, BatchNorm) and module.training for module in network.modules())
+
+
+@contextmanager
+def recorded_statistics(network: nn.Module) -> Iterator[Statistics]:
+    """What batch norms in training mode normalise by in the pass made meanwhile; gradients flow."""
+    found: Statistics = {}
+
+    def recorder(name: str) -> Any:
+        def record(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            axes = [axis for axis in range(inputs[0].dim()) if axis != 1]
+            variance, mean = torch.var_mean(inputs[0], axes, correction=0)
+            found.setdefault(name, []).append((mean, variance))
+
+        return record
+
+    hooks = [
+        module.register_forward_pre_hook(recorder(name))
+        for name, module in network.named_modules()
+        if isinstance(module, BatchNorm) and module.training
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+class LiveGraph:
+    """The graph of one network, traced again only where something in it was computed from weights that have moved."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self._kept: dict[tuple[int, ...], Graph] = {}
+
+    def graph(self, shape: tuple[int, ...], statistics: Statistics | None = None) -> Graph:
+        """The graph for inputs of this shape, with these statistics in the place of the running ones."""
+        traced = self._kept.get(shape) or graph_of(self.network, shape)
+        result = _with_statistics(traced, self.network, statistics or {})
+        kept = [node for node, now in zip(traced.nodes, result.nodes, strict=True) if node is now]
+        if not any(_is_computed(value) for node in kept for value in vars(node.operation).values()):
+            self._kept[shape] = traced
+        return result
+
+
+def _is_computed(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad and not value.is_leaf
+
+
+def _with_statistics(graph: Graph, network: nn.Module, statistics: Statistics) -> Graph:
+    left = {name: list(calls) for name, calls in statistics.items()}
+
+    def now(node: Node) -> Node:
+        if not left.get(node.name) or not isinstance(node.operation, Scale):
+            return node
+        scale = _scale(network.get_submodule(node.name), *left[node.name].pop(0), node.operation.factor)
+        return replace(node, operation=scale)
+
+    result = Graph(tuple(now(node) for node in graph.nodes))
+    if any(left.values()):
+        raise UnsupportedNetworkError(f"no bounds for {type(network).__name__}: its batch norms differ in evaluation")
+    return result
+
+
+def _scale(module: nn.Module, mean: Tensor, variance: Tensor, like: Tensor) -> Scale:
+    assert isinstance(module, BatchNorm)
+    factor = torch.rsqrt(variance + module.eps)
+    factor = factor if module.weight is None else factor * module.weight
+    shift = -mean * factor if module.bias is None else module.bias - mean * factor
+    return Scale(factor.view_as(like), shift.view_as(like))

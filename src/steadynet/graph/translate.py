@@ -1,0 +1,271 @@
+"""PyTorch networks into graphs: a trace finds the calls, the tables say what each becomes.
+
+Anything not in a table is an error that names the operation and the layer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from steadynet.graph.clipping import clipping
+from steadynet.graph.graph import Graph, Node
+from steadynet.graph.graph_network import GraphNetwork
+from steadynet.graph.operations import Concat, MaxPool, Operation, Permute, Rectifier, Reshape, Scale, Sum
+from steadynet.graph.tables import (
+    ADDITIONS,
+    AVERAGE_POOL,
+    CLIPPING_MODULES,
+    CLIPS,
+    CONCATENATIONS,
+    DROPOUTS,
+    IDENTITIES,
+    MAX_POOL,
+    MODULES,
+    PERMUTATIONS,
+    PRODUCTS,
+    QUOTIENTS,
+    RELUS,
+    RESHAPES,
+    RESHAPING_MODULES,
+    SUBTRACTIONS,
+    TRANSPOSITIONS,
+    NoBoundsError,
+    Shape,
+    average_pool,
+    axis_order,
+    limits,
+    rectifier,
+)
+from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
+from steadynet.networks.evaluation_mode import evaluation_mode
+
+
+def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
+    """The graph of a network in evaluation mode for inputs of this shape (without the batch), its weights live.
+
+    It is made anew each time (some milliseconds), so it is the graph of the network as it is now.
+    """
+    shape = tuple(input_shape)
+    if type(network) is GraphNetwork and not is_patched(network):
+        if shape != network.input_shape:
+            raise UnsupportedNetworkError(f"this network takes inputs of shape {network.input_shape}, not {shape}")
+        return network.graph
+    graph = _Translation(network, Trace(network, shape)).graph()
+    _check_same_output(network, graph, example_inputs(network, 3, shape))
+    return graph
+
+
+def _check_same_output(network: nn.Module, graph: Graph, images: Tensor) -> None:
+    """A graph that computes something else than its network proves nothing about it."""
+    name = type(network).__name__
+    try:
+        with torch.no_grad(), evaluation_mode(network):
+            expected, found = network(images.clone()), graph.values(images)[-1]
+    except RuntimeError as error:
+        raise UnsupportedNetworkError(f"{name} does not take a batch of {len(images)}: {error}") from error
+    tolerance = 1e-3 * float(expected.abs().max() + 1e-6)
+    if expected.shape != found.shape or not torch.allclose(expected, found, rtol=1e-3, atol=tolerance):
+        raise UnsupportedNetworkError(f"{name} was read wrongly: does its forward do the same at every call?")
+
+
+class _Translation:
+    """One walk over the calls of a network; ``place`` says where each data tensor went in the graph."""
+
+    def __init__(self, network: nn.Module, trace: Trace) -> None:
+        self.network, self.trace = network, trace
+        self.nodes: list[Node] = []
+        self.place: dict[torch.fx.Node, int] = {}
+        self.seen: set[torch.fx.Node] = set()
+
+    def graph(self) -> Graph:
+        """The whole network, up to its output."""
+        for call in self.trace.graph.nodes:
+            self.seen.add(call)
+            if call.op == "placeholder":
+                if self.place:
+                    raise UnsupportedNetworkError(f"{type(self.network).__name__} takes more than one input")
+                self.place[call] = 0
+            elif call.op == "output":
+                return Graph(self._up_to(call.args[0]))
+            elif any(source in self.place for source in call.all_input_nodes):
+                self._translate(call)
+            self._follow_changes(call)
+        raise UnsupportedNetworkError(f"{type(self.network).__name__} has no output")
+
+    def _up_to(self, result: Any) -> tuple[Node, ...]:
+        if not isinstance(result, torch.fx.Node) or result not in self.place:
+            raise UnsupportedNetworkError(f"{type(self.network).__name__} must return one tensor made from its input")
+        if self.place[result] == len(self.nodes):
+            return tuple(self.nodes)
+        # a value from the middle: repeat it at the end
+        return (*self.nodes, Node("output", Reshape(self._shape(result)[1:]), (self.place[result],)))
+
+    def _follow_changes(self, call: torch.fx.Node) -> None:
+        """After a change in place, other names of that tensor mean the new value; views of it may not be used again."""
+        for earlier in self.trace.changed[call]:
+            if call in self.place and self.trace.values[earlier] is self.trace.values[call]:
+                self.place[earlier] = self.place[call]
+            elif not self.seen.issuperset(earlier.users):
+                raise self._unsupported(call, f"a change in place of '{earlier.name}', which is used again")
+
+    def _translate(self, call: torch.fx.Node) -> None:
+        value = self.trace.values[call]
+        parts = value if isinstance(value, (tuple, list)) else [value]
+        if not any(isinstance(part, Tensor) for part in parts):
+            return  # a plain number or a shape, which the trace has evaluated
+        try:
+            if call.op == "call_module":
+                self._module(call, self.network.get_submodule(str(call.target)))
+            elif call.target in ADDITIONS | SUBTRACTIONS | PRODUCTS | QUOTIENTS:
+                self._arithmetic(call)
+            else:
+                self._function(call)
+        except NoBoundsError as error:
+            raise self._unsupported(call, str(error)) from error
+
+    def _shape(self, call: torch.fx.Node) -> Shape:
+        return tuple(self.trace.values[call].shape)
+
+    def _add(self, call: torch.fx.Node, operation: Operation, *sources: Any) -> None:
+        if any(source not in self.place for source in sources):
+            raise NoBoundsError(f"{_operation_name(call)} with something that is not data")
+        self.nodes.append(Node(_layer_name(call), operation, tuple(self.place[source] for source in sources)))
+        self.place[call] = len(self.nodes)
+
+    def _module(self, call: torch.fx.Node, module: nn.Module) -> None:
+        source = call.all_input_nodes[0]
+        if is_patched(module):
+            raise NoBoundsError(f"a {type(module).__name__} with hooks or a replaced forward")
+        if isinstance(module, RESHAPING_MODULES):
+            self._reshape(call, source)
+        elif type(module) in CLIPPING_MODULES:
+            self._clip(call, source, *CLIPPING_MODULES[type(module)](module))
+        elif type(module) not in MODULES:
+            raise NoBoundsError(type(module).__name__)
+        else:
+            build = MODULES[type(module)]
+            if build is None:
+                self.place[call] = self.place[source]
+            else:
+                self._add(call, build(module, self._shape(source)), source)
+
+    def _function(self, call: torch.fx.Node) -> None:
+        source = call.all_input_nodes[0]
+        resolved: Any = torch.fx.node.map_arg((call.args[1:], dict(call.kwargs)), self.trace.values.__getitem__)
+        args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
+        if call.target in RELUS:
+            self._add(call, Rectifier(), source)
+        elif call.target is F.leaky_relu:
+            self._add(call, rectifier(float(kwargs["negative_slope"])), source)
+        elif call.target in IDENTITIES or (call.target in DROPOUTS and kwargs["training"] is False):
+            self.place[call] = self.place[source]
+        elif call.target in RESHAPES:
+            self._reshape(call, source)
+        elif call.target in CLIPS:
+            self._clip(call, source, *CLIPS[call.target](*args, **kwargs))
+        elif call.target in PERMUTATIONS | TRANSPOSITIONS:
+            self._add(call, Permute(axis_order(call.target, args, kwargs, len(self._shape(source)))), source)
+        elif call.target in CONCATENATIONS:
+            self._concatenate(call, kwargs.get("dim", args[0] if args else 0))
+        elif call.target is F.max_pool2d:
+            self._add(call, MaxPool(_named(MAX_POOL, args, kwargs)), source)
+        elif call.target is F.avg_pool2d:
+            self._add(call, average_pool(_named(AVERAGE_POOL, args, kwargs)), source)
+        else:
+            raise NoBoundsError(_operation_name(call))
+
+    def _clip(self, call: torch.fx.Node, source: torch.fx.Node, least: Any, most: Any) -> None:
+        place = self.place[source]
+        for operation in clipping(*limits(least, most), self._like(0.0)):
+            self.nodes.append(Node(_layer_name(call), operation, (place,)))
+            place = len(self.nodes)
+        self.place[call] = place
+
+    def _concatenate(self, call: torch.fx.Node, axis: int) -> None:
+        parts: Any = call.args[0] if call.args else call.kwargs["tensors"]
+        if axis % len(self._shape(call)) == 0:
+            raise NoBoundsError("a concatenation along the batch axis")
+        self._add(call, Concat(axis), *parts)
+
+    def _reshape(self, call: torch.fx.Node, source: torch.fx.Node) -> None:
+        before, after = self.trace.values[source], self.trace.values[call]
+        if after.shape[0] != before.shape[0] or after.dtype != before.dtype:
+            raise NoBoundsError("a reshape that touches the batch axis")
+        self._add(call, Reshape(tuple(after.shape[1:])), source)
+
+    def _arithmetic(self, call: torch.fx.Node) -> None:
+        if call.kwargs or len(call.args) != 2:
+            raise NoBoundsError(f"{_operation_name(call)} with options")
+        left, right = call.args
+        moving = [side in self.place for side in (left, right)]
+        if all(moving):
+            self._of_two(call, left, right)
+        elif moving[0]:
+            self._with_constant(call, left, self._constant(call, right))
+        elif call.target not in QUOTIENTS:
+            self._with_constant(call, right, self._constant(call, left))
+        else:
+            raise NoBoundsError("a constant divided by data")
+
+    def _of_two(self, call: torch.fx.Node, left: Any, right: Any) -> None:
+        if self._shape(left) != self._shape(right):
+            raise NoBoundsError("arithmetic that broadcasts data")
+        if call.target in ADDITIONS:
+            self._add(call, Sum(), left, right)
+        elif call.target in SUBTRACTIONS:
+            one = self._like(1.0)
+            self.nodes.append(Node(f"{_layer_name(call)} (negated)", Scale(-one, 0 * one), (self.place[right],)))
+            self.nodes.append(Node(_layer_name(call), Sum(), (self.place[left], len(self.nodes))))
+            self.place[call] = len(self.nodes)
+        else:
+            raise NoBoundsError("a product or quotient of data")
+
+    def _with_constant(self, call: torch.fx.Node, source: Any, constant: Tensor) -> None:
+        if self._shape(call) != self._shape(source):
+            raise NoBoundsError("arithmetic that broadcasts data")
+        if call.target in ADDITIONS:
+            operation = Scale(torch.ones_like(constant), constant)
+        elif call.target in SUBTRACTIONS:
+            sign = 1 if source is call.args[0] else -1  # data − constant, or constant − data
+            operation = Scale(sign * torch.ones_like(constant), -sign * constant)
+        elif call.target in PRODUCTS:
+            operation = Scale(constant, torch.zeros_like(constant))
+        else:
+            operation = Scale(1 / constant, torch.zeros_like(constant))
+        self._add(call, operation, source)
+
+    def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:
+        """A number, parameter, buffer or tensor made in the forward, without an axis for the batch."""
+        if isinstance(value, (int, float)):
+            return self._like(float(value))
+        if isinstance(value, torch.fx.Node) and value.op == "get_attr":
+            constant = self.trace.values[value]
+            axes = self.trace.values[call].dim()
+            if isinstance(constant, Tensor) and (constant.dim() < axes or constant.shape[0] == 1):
+                without_batch = constant if constant.dim() < axes else constant[0]
+                return without_batch if constant.is_floating_point() else self._like(without_batch)
+        raise NoBoundsError("arithmetic with something that is neither data nor a constant")
+
+    def _like(self, number: Any) -> Tensor:
+        reference = some_weight(self.network)
+        return torch.as_tensor(number, device=reference.device, dtype=reference.dtype)
+
+    def _unsupported(self, call: torch.fx.Node, what: str) -> UnsupportedNetworkError:
+        return UnsupportedNetworkError(f"no bounds for {what} (layer '{_layer_name(call)}')")
+
+
+def _layer_name(call: torch.fx.Node) -> str:
+    return str(call.target) if call.op == "call_module" else call.name
+
+
+def _operation_name(call: torch.fx.Node) -> str:
+    return getattr(call.target, "__name__", str(call.target))
+
+
+def _named(names: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
+    return dict(zip(names, args, strict=False)) | {name: value for name, value in kwargs.items() if name in names}

@@ -1,0 +1,1 @@
+"""ONNX networks, read and written."""

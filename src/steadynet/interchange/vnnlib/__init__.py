@@ -1,0 +1,1 @@
+"""VNN-LIB properties, read and written."""

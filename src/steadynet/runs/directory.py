@@ -1,0 +1,145 @@
+"""The run directory: the only place that knows what artefacts are called."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steadynet.errors import UserError
+from steadynet.files import TEMPORARY, disk_errors, read_toml, write_text
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One training run on disk: its configuration, its weights and what was measured of them."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The full resolved configuration."""
+        return self.path / "config.toml"
+
+    @property
+    def weights(self) -> Path:
+        """The weights of the finished training."""
+        return self.path / "weights.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Everything a killed training needs to go on."""
+        return self.path / "checkpoint.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object an epoch."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def evaluation(self) -> Path:
+        """Accuracy, attacked accuracy and stable share on test images."""
+        return self.path / "evaluation.json"
+
+    @property
+    def pruning(self) -> Path:
+        """What ``prune`` took away, and what that changed."""
+        return self.path / "pruning.json"
+
+    @property
+    def verdicts(self) -> Path:
+        """One row a verified property."""
+        return self.path / "verdicts.csv"
+
+    @property
+    def counterexamples(self) -> Path:
+        """The folder of the inputs that refute properties."""
+        return self.path / "counterexamples"
+
+    def counterexample(self, index: int, eps: float, task: str) -> Path:
+        """The counterexample of one test image at one radius; ``task`` tells networks and images apart."""
+        return self.counterexamples / f"image-{index}-eps-{eps!r}-{task}.safetensors"
+
+    def cross_check(self, index: int, eps: float) -> Path:
+        """The folder with the evidence that verifiers contradict each other on one test image at one radius."""
+        return self.path / "cross-check" / f"image-{index}-eps-{eps!r}"
+
+    @property
+    def model_source(self) -> Path:
+        """A copy of the user's model file, so that the run can be loaded wherever it is."""
+        return self.path / "model.py"
+
+    @property
+    def events(self) -> Path:
+        """TensorBoard's folder."""
+        return self.path / "tensorboard"
+
+    @classmethod
+    def existing(cls, path: str | Path) -> RunDirectory:
+        """A run that is there."""
+        run = cls(Path(path))
+        if not run.config.is_file():
+            raise UserError(f"{path} is not a run directory (it has no {run.config.name})")
+        return run
+
+    def is_run(self) -> bool:
+        """Whether a training made this folder; a ``config.toml`` alone may be anybody's."""
+        if not self.config.is_file():
+            return False
+        artefacts = (self.weights, self.checkpoint, self.metrics)
+        return any(path.is_file() for path in artefacts) or b"[input]" in self.config.read_bytes()
+
+    def is_free(self) -> bool:
+        """Whether a new run can be written here: nothing is there but what a killed writer left."""
+        if not self.path.is_dir():
+            return not self.path.exists()
+        return set(self.path.iterdir()) <= set(self._left_overs())
+
+    def clear(self) -> None:
+        """Remove everything but the configuration, so that at every moment this is a run."""
+        with disk_errors(self.path):
+            for path in self.path.iterdir():
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                elif path != self.config:
+                    path.unlink()
+
+    def remove_left_overs(self, name: str = "*") -> None:
+        """Remove the half-written files of a killed writer: all, or those of one file while others may be written."""
+        for path in self._left_overs(name):
+            path.unlink(missing_ok=True)
+
+    def _left_overs(self, name: str = "*") -> list[Path]:
+        return [*self.path.glob(f".{name}.*{TEMPORARY}"), *self.counterexamples.glob(f".*{TEMPORARY}")]
+
+    def read_config(self) -> dict[str, Any]:
+        """The configuration as a dictionary, with what every run's has."""
+        config = read_toml(self.config)
+        needed = {"data", "model", "eps", "input.image_shape", "input.classes"}
+        facts = config.get("input")
+        found = set(config) | {f"input.{key}" for key in (facts if isinstance(facts, dict) else ())}
+        if needed - found:
+            raise UserError(f"{self.config} is damaged: it has no {', '.join(sorted(needed - found))}")
+        return config
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """What was measured, an epoch each; a damaged line and what follows it are left out."""
+        if not self.metrics.is_file():
+            return []
+        rows = []
+        for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                break
+            if not isinstance(row, dict) or "epoch" not in row:
+                break
+            rows.append(row)
+        return rows
+
+    def add_metrics(self, metrics: dict[str, Any]) -> None:
+        """Append one epoch; what a killed training had written of it and of later ones is dropped."""
+        rows = [row for row in self.read_metrics() if row["epoch"] < metrics["epoch"]] + [metrics]
+        write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in rows))

@@ -1,0 +1,1 @@
+"""Training on several processes, with the same result as on one."""

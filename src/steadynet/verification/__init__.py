@@ -1,0 +1,1 @@
+"""Verification: properties in, verdicts out, on disk and from Python."""

@@ -1,0 +1,247 @@
+"""The exact mixed-integer program of a network over one box, for HiGHS: small networks, and leaves with a maximum.
+
+Every value is an affine form of the variables: the inputs, and what the unstable rectifiers and maxima add. A rectifier
+with input z in [l, u] becomes z = y − p with 0 ≤ y ≤ u·a, 0 ≤ p ≤ −l·(1 − a), a binary; its value is y − slope·p.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import highspy
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from steadynet.bounds.backward import Backward
+from steadynet.bounds.crown import OutOfTimeError
+from steadynet.graph.operations import Interval, MaxPool, Operation, Rectifier
+from steadynet.verification.search.subproblem import Split
+
+TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
+DOUBT = 1e-6  # of the size of a margin's terms: a margin below this is zero as far as HiGHS and float32 can tell
+PRESOLVED = 50_000  # entries: a larger program is not presolved, as HiGHS then does not keep its time limit
+_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
+
+
+class Minimum(NamedTuple):
+    """What HiGHS found: a lower bound of the form (+∞ if nothing satisfies the program), its best point if any."""
+
+    lower: float
+    point: Tensor | None
+    finished: bool
+
+
+@dataclass
+class _Columns:
+    """The variables: inputs first, then those of each rectifier and maximum."""
+
+    lower: list[Tensor] = field(default_factory=list)
+    upper: list[Tensor] = field(default_factory=list)
+    binary: list[Tensor] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, lower: Tensor, upper: Tensor, binary: bool = False) -> Tensor:
+        """New variables between bounds (n,); their numbers."""
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.binary.append(torch.full(lower.shape, binary, device="cpu"))
+        self.count += len(lower)
+        return torch.arange(self.count - len(lower), self.count, device="cpu")
+
+
+class Program:
+    """One property's network and box as a mixed-integer program; ``backward`` is just its, in float64 on the CPU."""
+
+    def __init__(
+        self, backward: Backward, splits: Iterable[Split] = (), out_of_time: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.shape = backward.shapes[0]
+        self.columns = _Columns()
+        self.rows: list[tuple[Tensor, Tensor, float, float]] = []  # columns, entries, lower, upper
+        self.columns.add(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
+        self.splits, self.out_of_time = list(splits), out_of_time
+        inputs = self.columns.count
+        identity = torch.eye(inputs, dtype=torch.float64, device="cpu").view(inputs, *self.shape)
+        values = [torch.cat([torch.zeros_like(identity[:1]), identity])]  # a value: (1 + variables, *shape)
+        for position, node in enumerate(backward.graph.nodes, 1):
+            self._check_time()
+            sources = [self._padded(values[source]) for source in node.inputs]
+            values.append(self._value(position, node.operation, sources, backward.bounds.get(position)))
+        self.output = self._padded(values[-1])
+
+    def _check_time(self) -> None:
+        if self.out_of_time():
+            raise OutOfTimeError
+
+    def _padded(self, form: Tensor) -> Tensor:
+        """A form with zeros for the variables that came after it."""
+        return F.pad(form, [0, 0] * (form.dim() - 1) + [0, self.columns.count + 1 - len(form)])
+
+    def _value(self, position: int, operation: Operation, sources: list[Tensor], known: Interval | None) -> Tensor:
+        if isinstance(operation, (Rectifier, MaxPool)):
+            assert known is not None
+            largest = torch.maximum(known.lower.abs().amax(), known.upper.abs().amax())
+            room = _ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)
+            lower, upper = (known.lower - room)[0], (known.upper + room)[0]
+            if isinstance(operation, MaxPool):
+                return self._maximum(operation, sources[0], Interval(lower, upper))
+            held = [split for split in self.splits if split.position == position]
+            return self._rectified(operation.slope, sources[0], Interval(lower, upper), held)
+        constant = operation.apply(*(source[:1] for source in sources))
+        zero = operation.apply(*(torch.zeros_like(source[:1]) for source in sources))
+        return torch.cat([constant, operation.apply(*(source[1:] for source in sources)) - zero])
+
+    def _rectified(self, slope: float, source: Tensor, known: Interval, held: list[Split]) -> Tensor:
+        shape, flat = source.shape[1:], source.flatten(1)
+        lower, upper = known.lower.flatten().clone(), known.upper.flatten().clone()
+        for split in held:
+            side = lower if split.sign > 0 else upper
+            side[split.element] = 0.0
+            slack = _ROOM * (1 + float(flat[:, split.element].abs().sum()))
+            self._constrain(split.sign * flat[:, split.element], {}, -slack, np.inf)
+        unstable = ((lower < 0) & (upper > 0)).nonzero().flatten()
+        result = flat * torch.full_like(lower, slope).masked_fill(lower >= 0, 1.0)
+        result[:, unstable] = 0.0
+        zeros = torch.zeros(len(unstable), dtype=torch.float64, device="cpu")
+        above = self.columns.add(zeros, upper[unstable])
+        below = self.columns.add(zeros, -lower[unstable])
+        side_of = self.columns.add(zeros, zeros + 1, binary=True)
+        for number, element in enumerate(unstable.tolist()):
+            self._check_time()
+            y, p, a = int(above[number]), int(below[number]), int(side_of[number])
+            self._constrain(-flat[:, element], {y: 1.0, p: -1.0}, 0.0, 0.0)
+            self._constrain(None, {y: 1.0, a: -float(upper[element])}, -np.inf, 0.0)
+            self._constrain(None, {p: 1.0, a: -float(lower[element])}, -np.inf, -float(lower[element]))
+        result = self._padded(result)
+        result[above + 1, unstable], result[below + 1, unstable] = 1.0, -slope
+        return result.view(-1, *shape)
+
+    def _maximum(self, operation: MaxPool, source: Tensor, known: Interval) -> Tensor:
+        """The maximum y of z_i: y ≥ z_i, y ≤ z_i + (U − l_i)(1 − a_i), Σ a_i = 1, over the candidates that can win."""
+        channels, height, width = source.shape[1:]
+        unit = torch.eye(height * width, dtype=torch.float64, device="cpu").view(-1, 1, height, width)
+        member = operation.apply(unit).flatten(1) > 0  # (pixels, windows)
+        windows = operation.apply(source[:1]).shape[1:]
+        chosen: list[Tensor] = []
+        for channel in range(channels):
+            lower, upper = known.lower[channel].flatten(), known.upper[channel].flatten()
+            for window in range(member.shape[1]):
+                self._check_time()
+                pixels = member[:, window].nonzero().flatten()
+                floor = lower[pixels].max()
+                able = pixels[(upper[pixels] > floor) | (pixels == pixels[lower[pixels].argmax()])]
+                forms = source[:, channel].flatten(1)[:, able]
+                chosen.append(forms[:, 0] if len(able) == 1 else self._largest(forms, lower[able], upper[able]))
+        return torch.stack([self._padded(form[:, None])[:, 0] for form in chosen], 1).view(-1, *windows)
+
+    def _largest(self, forms: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+        top = upper.max()
+        y = int(self.columns.add(lower.max()[None], top[None]))
+        zeros = torch.zeros_like(lower)
+        wins = self.columns.add(zeros, zeros + 1, binary=True).tolist()
+        for candidate, a in enumerate(wins):
+            room = float(top - lower[candidate])
+            self._constrain(-forms[:, candidate], {y: 1.0}, 0.0, np.inf)
+            self._constrain(-forms[:, candidate], {y: 1.0, a: room}, -np.inf, room)
+        self._constrain(None, dict.fromkeys(wins, 1.0), 1.0, 1.0)
+        form = torch.zeros(self.columns.count + 1, dtype=torch.float64, device="cpu")
+        form[y + 1] = 1.0
+        return form
+
+    def _constrain(self, form: Tensor | None, entries: dict[int, float], lower: float, upper: float) -> None:
+        """lower ≤ form + entries ≤ upper."""
+        columns = torch.tensor(list(entries), dtype=torch.long, device="cpu")
+        weights = torch.tensor(list(entries.values()), dtype=torch.float64, device="cpu")
+        constant = 0.0
+        if form is not None:
+            constant, used = float(form[0]), form[1:].nonzero().flatten()
+            columns, weights = torch.cat([used, columns]), torch.cat([form[1:][used], weights])
+        self.rows.append((columns, weights, lower - constant, upper - constant))
+
+    def margin(self, target: Tensor) -> Tensor:
+        """target · output as a form (1 + variables,)."""
+        return self.output @ target.to(self.output)
+
+    def size(self, form: Tensor) -> float:
+        """How large the terms of a form can be, at least 1: what tolerances are relative to."""
+        lower, upper = torch.cat(self.columns.lower), torch.cat(self.columns.upper)
+        return max(1.0, float(form[0].abs() + (form[1:].abs() * torch.maximum(lower.abs(), upper.abs())).sum()))
+
+    def minimise(self, form: Tensor, seconds: float, enough: float = np.inf, target: float = -np.inf) -> Minimum:
+        """The form's minimum; a bound above ``enough`` or a value below ``target`` will do.
+
+        HiGHS' presolve has called small programs infeasible that are not (where a bound exceeds what the rows imply by
+        just its tolerance), so a bound above ``enough`` counts only if HiGHS finds it with and without presolve.
+        """
+        end = time.perf_counter() + seconds
+        first = self._run(form, end, enough, target, "off")
+        if not (first.finished and first.lower > enough):
+            return first
+        second = self._run(form, end, enough, target, "on")
+        return second if second.lower <= first.lower else Minimum(first.lower, first.point, second.finished)
+
+    def attempt(self, form: Tensor, seconds: float, enough: float, target: float) -> Minimum:
+        """``minimise`` for one who wants a point only: one run, whose bound is no proof."""
+        return self._run(form, time.perf_counter() + seconds, enough, target, "off")
+
+    def _run(self, form: Tensor, end: float, enough: float, target: float, presolve: str) -> Minimum:
+        solver = highspy.Highs()
+        options: dict[str, bool | int | float | str] = {
+            "output_flag": False, "threads": 1, "presolve": presolve,
+            "time_limit": max(end - time.perf_counter(), 0.01), "objective_target": target,
+            "mip_rel_gap": 0.0, "mip_abs_gap": TOLERANCE,
+            "mip_feasibility_tolerance": TOLERANCE, "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+        }  # fmt: skip
+        for name, value in options.items():
+            solver.setOptionValue(name, value)
+
+        def interrupt(event: Any) -> None:
+            if event.data_out.mip_dual_bound > enough or time.perf_counter() > end:
+                event.data_in.user_interrupt = True
+
+        solver.cbMipInterrupt.subscribe(interrupt)
+        solver.passModel(self._model(form))
+        solver.run()
+        return self._found(solver, enough)
+
+    def _found(self, solver: highspy.Highs, enough: float) -> Minimum:
+        status, info = solver.getModelStatus(), solver.getInfo()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Minimum(np.inf, None, True)
+        point = None
+        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+            inputs = torch.Size(self.shape).numel()
+            values = np.array(solver.getSolution().col_value)[:inputs]
+            point = torch.tensor(values, device="cpu").view(self.shape)
+        finished = status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kObjectiveTarget)
+        lower = float(info.mip_dual_bound)
+        if not bool(torch.cat(self.columns.binary).any()):  # a linear program
+            lower = float(info.objective_function_value) if finished else -np.inf
+        return Minimum(lower, point, finished or lower > enough)
+
+    def _model(self, form: Tensor) -> highspy.HighsLp:
+        rows = self.rows
+        model = highspy.HighsLp()
+        model.num_col_, model.num_row_ = self.columns.count, len(rows)
+        model.offset_, model.col_cost_ = float(form[0]), form[1:].numpy()
+        model.col_lower_, model.col_upper_ = (
+            torch.cat(side).numpy() for side in (self.columns.lower, self.columns.upper)
+        )
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        binary = torch.cat(self.columns.binary)
+        if bool(binary.any()):
+            model.integrality_ = [kinds[int(kind)] for kind in binary]
+        model.row_lower_ = np.array([row[2] for row in rows])
+        model.row_upper_ = np.array([row[3] for row in rows])
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.cumsum([0, *(len(row[0]) for row in rows)])
+        if rows:
+            model.a_matrix_.index_ = torch.cat([row[0] for row in rows]).numpy()
+            model.a_matrix_.value_ = torch.cat([row[1] for row in rows]).numpy()
+        return model

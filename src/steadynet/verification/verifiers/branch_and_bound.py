@@ -1,0 +1,71 @@
+"""steadynet's own verifier: cheapest first, on the batch of all properties, and complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from steadynet.devices import full_precision
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.networks.preactivations import activations
+from steadynet.plugins import setting
+from steadynet.verification.properties import Problems, Result, Verdict
+from steadynet.verification.search.budget import Effort
+from steadynet.verification.search.pipeline import run_campaign
+from steadynet.verification.verifiers.base import Verifier
+
+NEURONS_AT_ONCE = 1_200_000  # ReLUs of all the properties of a group together
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchAndBound(Verifier):
+    """Attack, bounds, then a search over ReLU signs whose batches hold subproblems of many properties."""
+
+    name = "branch_and_bound"
+    summary = "intervals, CROWN, attack, optimised slopes, then branch and bound; complete"
+
+    restarts: int = setting(3, "restarts of the attack")
+    attack_steps: int = setting(40, "steps of the attack")
+    batch: int = setting(256, "subproblems bounded at once")
+    group: int | None = setting(None, "properties handled at once; by the network's size unless given")
+    memory: int = setting(512, "MiB a backward pass may take")
+
+    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+        """Decide group by group; a group that crashes is tried again one property at a time."""
+        effort = Effort(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
+        parameters = [parameter.requires_grad for parameter in problems.network.parameters()]
+        try:
+            problems.network.requires_grad_(False)
+            with evaluation_mode(problems.network), full_precision(problems.images.device):
+                group = self.group or _group_size(problems)
+                for start in range(0, len(problems), group):
+                    self._group(problems[start : start + group], start, effort, on_result)
+        finally:
+            for parameter, wanted in zip(problems.network.parameters(), parameters, strict=True):
+                parameter.requires_grad_(wanted)
+
+    def _group(self, problems: Problems, offset: int, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
+        told: set[int] = set()
+
+        def tell(index: int, result: Result) -> None:
+            told.add(index)
+            on_result(offset + index, result)
+
+        try:
+            run_campaign(problems, effort, tell)
+        except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
+            left = [index for index in range(len(problems)) if index not in told]
+            if len(problems) == 1:
+                on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
+                return
+            for index in left:
+                self._group(problems[index : index + 1], offset + index, effort, on_result)
+
+
+def _group_size(problems: Problems) -> int:
+    """So many properties that their first bounds take seconds, not minutes: results should come as they are found."""
+    try:
+        layers = activations(problems.network, problems.images[:1]).preactivations
+    except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
+        return 256
+    return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))

@@ -1,0 +1,143 @@
+"""The exact mixed-integer program, by HiGHS: for small networks, and to check other verifiers by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from steadynet.attacks.pgd import misclassified
+from steadynet.bounds.backward import Backward, Rows
+from steadynet.bounds.crown import OutOfTimeError, propagate
+from steadynet.devices import full_precision, plain_convolutions
+from steadynet.graph.operations import Interval
+from steadynet.graph.translate import graph_of
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.plugins import setting
+from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.search.milp_model import DOUBT, Program
+from steadynet.verification.search.property_batch import robustness_margins
+from steadynet.verification.search.rounding import doubt, graph_in_float64, margin_rounding, on_cpu
+from steadynet.verification.verifiers.base import Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Milp(Verifier):
+    """One mixed-integer program a margin: a binary variable for each ReLU that CROWN leaves unstable."""
+
+    name = "milp"
+    summary = "exact mixed-integer program (HiGHS), one margin at a time; for small networks"
+
+    memory: int = setting(512, "MiB a backward pass may take")
+
+    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+        """Decide one property after another; one that breaks is an error, and the others go on."""
+        precision = full_precision(problems.images.device), plain_convolutions()
+        with precision[0], precision[1], torch.no_grad(), evaluation_mode(problems.network):
+            last = time.perf_counter()
+            for index in range(len(problems)):
+                try:
+                    attempt = _Attempt(problems[index : index + 1], last + self.timeout, self.memory * 2**20)
+                    result = attempt.decide()
+                except OutOfTimeError:
+                    result = Result(Verdict.TIMEOUT, 0.0, decided_by="time-out")
+                except Exception as error:  # whatever broke, the other properties go on
+                    result = Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}")
+                now = time.perf_counter()
+                on_result(index, _with_seconds(result, now - last))
+                last = now
+
+
+def _with_seconds(result: Result, seconds: float) -> Result:
+    return Result(**{**vars(result), "seconds": seconds})
+
+
+class _Attempt:
+    """One property (``problem`` holds just that one) on its way to a verdict, which must come before ``end``."""
+
+    def __init__(self, problem: Problems, end: float, memory: int) -> None:
+        self.problem, self.end, self.memory = problem, end, memory
+        self.stable: float | None = None
+
+    def left(self) -> float:
+        """Seconds left."""
+        return self.end - time.perf_counter()
+
+    def decide(self) -> Result:
+        """Misclassified; else the margins that CROWN does not prove, the worst first."""
+        problem = self.problem
+        if bool(misclassified(problem.network, problem.images, problem.labels)):
+            refuted = self._refuted(problem.images[0], "misclassified")
+            if refuted is not None:
+                return refuted
+        backward = self._bounds()
+        targets = robustness_margins(problem)[0].double()
+        owner = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
+        lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
+        lower = backward.lower(len(backward.graph.nodes), Rows(targets), owner, relaxations=lines)
+        rounding = margin_rounding(backward)
+        proved = lower > doubt(rounding)
+        if bool(proved.all()):
+            return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
+        program = Program(on_cpu(backward), out_of_time=lambda: self.left() <= 0)
+        worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
+        return self._minimise(program, targets[worst_first], float(rounding))
+
+    def _minimise(self, program: Program, targets: Tensor, rounding: float) -> Result:
+        """Each margin's minimum: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
+        doubts, proved = [], float("inf")
+        for margin in targets:
+            form = program.margin(margin)
+            least = max(DOUBT * program.size(form), rounding)
+            for target in (-100 * least, -float("inf")):  # a clear counterexample if there is one, else the smallest
+                found = program.minimise(form, self.left(), 2 * least, target)
+                refuted = self._tried(found.point)
+                if refuted is not None:
+                    return refuted
+                if not found.finished or found.lower == float("inf"):  # every input satisfies the program
+                    raise OutOfTimeError if self.left() <= 0 else RuntimeError("HiGHS found no answer")
+                if found.lower > target:
+                    break
+            proved = min(proved, found.lower, 2 * least)
+            if not found.lower > least:
+                doubts.append(f"the smallest margin is {found.lower:.1e}: zero to within rounding")
+        if doubts:
+            return self._result(Verdict.UNKNOWN, reason=doubts[0])
+        return self._result(Verdict.UNSAT, margin=proved)
+
+    def _bounds(self) -> Backward:
+        region = self.problem.region
+        graph = graph_in_float64(graph_of(self.problem.network, tuple(region.lower.shape[1:])))
+        box = Interval(region.lower.double(), region.upper.double())
+        backward, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0)
+        known = [backward.bounds[relu] for relu in graph.relus]
+        if known:
+            stable = torch.cat([((layer.lower >= 0) | (layer.upper <= 0)).flatten() for layer in known])
+            self.stable = float(stable.float().mean())
+        return backward
+
+    def _tried(self, point: Tensor | None) -> Result | None:
+        if point is None:
+            return None
+        region = self.problem.region
+        return self._refuted(region.project(point[None].to(region.lower))[0], "milp")
+
+    def _refuted(self, point: Tensor, by: str) -> Result | None:
+        if not is_counterexample(self.problem, 0, point):
+            return None
+        return self._result(Verdict.SAT, point=point.clone(), by=by)
+
+    def _result(
+        self,
+        verdict: Verdict,
+        *,
+        point: Tensor | None = None,
+        margin: float | None = None,
+        reason: str = "",
+        by: str = "milp",
+    ) -> Result:
+        method = None if self.stable is None else "crown"
+        return Result(verdict, 0.0, point, margin, self.stable, method, decided_by=by, reason=reason)

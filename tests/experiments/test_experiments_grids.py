@@ -1,0 +1,190 @@
+"""Grids: the paper's ten are as the paper says, and a user's own says what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from grids import write_grid
+from steadynet.errors import UserError
+from steadynet.experiments.cells import cells_of
+from steadynet.experiments.grid import names, read_grid
+from steadynet.experiments.paper_numbers import PAPER, paper_numbers
+from steadynet.experiments.plan import planned
+from steadynet.training.settings import resolve
+
+TEN = [
+    "beta",
+    "gamma",
+    "rq1-cifar10",
+    "rq1-fashion-mnist",
+    "rq1-mnist",
+    "rq2-cifar10",
+    "rq2-fashion-mnist",
+    "rq2-mnist",
+    "rq3-cifar10",
+    "sabr",
+]
+
+
+def test_there_are_ten_each_with_the_papers_numbers():
+    assert names() == TEN
+    assert sorted(path.name.removesuffix(".csv") for path in PAPER.iterdir()) == TEN
+    assert sum(len(paper_numbers(name)) for name in TEN) == 2 * 192 + 252 + 2 * 288 + 378 + 168 + 36 + 30 + 24
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_every_number_of_the_paper_has_its_place(name):
+    cells = cells_of(read_grid(name, "paper"), [0])
+    metrics = ["unsat_percent", "n_unsat", "stable_percent", "time_s", "time_unsat_timeout_s"]
+    places = set()
+    for cell in cells:
+        ends = ["", "_delta"] if cell.against else [""]
+        places |= {(cell.model, cell.method, None, f"test_acc_percent{end}") for end in ends}
+        attacks = [f"pgd{steps}_percent" for steps in cell.pgd_steps]
+        places |= {
+            (cell.model, cell.method, eps, metric + end)
+            for eps in cell.radii
+            for metric in metrics + attacks
+            for end in ends
+        }
+    assert set(paper_numbers(name)) <= places
+    if name.startswith("rq1"):
+        wanted = {place for place in places if place[3] != "n_unsat"}
+        left_out = wanted - set(paper_numbers(name))
+        assert not left_out
+
+
+@pytest.mark.parametrize("name", TEN)
+@pytest.mark.parametrize("scale", ["paper", "laptop", "smoke"])
+def test_every_scale_gives_trainings(name, scale):
+    cells = cells_of(read_grid(name, scale), [0])
+    assert len({cell.key for cell in cells}) == len(cells)
+    for cell in cells:
+        settings = resolve(cell.settings)
+        assert settings.total_epochs <= {"paper": 400, "laptop": 20, "smoke": 2}[scale]
+        assert cell.ask([]).timeout <= {"paper": 180, "laptop": 20, "smoke": 2}[scale]
+        assert (settings.data == "digits") == (scale == "smoke")
+
+
+def test_the_papers_settings():
+    cells = {(cell.model, cell.method): cell for cell in cells_of(read_grid("rq2-cifar10", "paper"), [0])}
+    assert cells["C2", "rs+nbc"].settings["phases"] == "rs:200 rs+nbc:200"
+    assert cells["C2", "madry+nbc"].settings["phases"] == "madry+nbc:200 madry:200"
+    assert cells["C2", "trades+nbc"].settings["phases"] == "trades+nbc:400"
+    settings = resolve(cells["C2", "trades+nbc"].settings)
+    assert settings.methods["nbc"]["beta"] == 5
+    assert settings.methods["trades"]["trades_weight"] == 6
+    assert (settings.eps, settings.lr, settings.batch_size) == (8 / 255, 1e-5, 128)
+    assert cells["C2", "rs"].radii == (2 / 255, 4 / 255, 6 / 255, 8 / 255)
+    gamma = {cell.method: cell for cell in cells_of(read_grid("gamma", "paper"), [0]) if cell.model == "M1"}
+    assert resolve(gamma["gamma=rank-size"].settings).methods["nbc"]["gamma"] == "rank-size"
+    assert resolve(gamma["gamma=one"].settings).lr == 1e-4
+
+
+def test_the_same_run_has_one_name_in_two_experiments():
+    def keys(name):
+        return {(cell.model, cell.method): cell.key for cell in cells_of(read_grid(name, "paper"), [0])}
+
+    assert keys("rq1-mnist")["M1", "rs"] == keys("rq2-mnist")["M1", "rs"]
+
+
+def test_only_and_seeds(tmp_path):
+    grid = read_grid(str(write_grid(tmp_path)))
+    assert len(cells_of(grid, [0, 1, 2])) == 18
+    chosen = cells_of(grid, [0, 1], {"model": ["tiny"], "method": ["natural", "tuned"]})
+    assert [(cell.method, cell.seed) for cell in chosen] == [
+        ("natural", 0),
+        ("natural", 1),
+        ("tuned", 0),
+        ("tuned", 1),
+    ]
+    assert chosen[3].init.key == chosen[1].key
+    with pytest.raises(UserError, match="unknown method 'natrual': did you mean 'natural'"):
+        cells_of(grid, [0], {"method": ["natrual"]})
+    with pytest.raises(UserError, match="unknown kind of cell 'modle': did you mean 'model'"):
+        cells_of(grid, [0], {"modle": ["tiny"]})
+
+
+def test_a_changed_setting_is_another_run_but_where_it_is_trained_is_not(tmp_path):
+    def key(*changes):
+        return cells_of(read_grid(str(write_grid(tmp_path, *changes))), [0])[0].key
+
+    assert key() != key(("lr = 0.01", "lr = 0.02"))
+    assert key() == key(("lr = 0.01", 'lr = 0.01\ndevice = "cpu"'))
+    assert key() == key(("timeout = 20.0", "timeout = 30.0"))
+
+
+@pytest.mark.parametrize("name", ["small.npz", "net.py"])
+def test_a_run_belongs_to_what_the_users_files_hold(tmp_path, name):
+    path = write_grid(tmp_path)
+    grid = read_grid(str(path))
+    (before, *_) = cells_of(grid, [0])
+    own = tmp_path / name
+    own.write_bytes(own.read_bytes() + b"#")
+    assert cells_of(grid, [0])[0].key != before.key
+    own.unlink()  # as on another machine, with what was recorded then
+    assert cells_of(dataclasses.replace(grid, files=before.files), [0])[0].key == before.key
+
+
+def test_what_each_kind_of_task_asks_for(tmp_path):
+    resources = "[resources]\ncpus = 4\n[resources.verify]\ncpus = 2\ngpus = 0.5\n\n[models.tiny]"
+    grid = read_grid(str(write_grid(tmp_path, ("[models.tiny]", resources))))
+    plan = planned(tmp_path / "out", cells_of(grid, [0], {"method": ["natural"]}))
+    found = {(task.kind, task.cpus, task.gpus, task.spec.get("device")) for task in plan.tasks.values()}
+    assert found == {("train", 4, 0, None), ("evaluate", 4, 0, "cpu"), ("verify", 2, 0.5, "auto")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("[methods.natural]", "[method.natural]", r"unknown key of .*grid.toml 'method': did you mean 'methods'"),
+        ("per_class = 3", "per_clas = 3", r"unknown key of .*\[verification\] 'per_clas': did you mean 'per_class'"),
+        ("batch_size", "batchsize", r"unknown key of .*\[training\] 'batchsize': did you mean 'batch_size'"),
+        ("pgd_steps", "pgd_step", r"\[evaluation\] 'pgd_step': did you mean 'pgd_steps'"),
+        ("drop = [-100, 100]", "dorp = [1, 2]", r"\[methods.tuned\] 'dorp': did you mean 'drop'"),
+        ("drop = [-100, 100]", "drop = 3", "drop is two numbers"),
+        ("nbc = { steps = 2 }", "nbc = { gama = 2 }", "unknown setting of nbc 'gama': did you mean 'gamma'"),
+        ("nbc = { steps = 2 }", "ncb = { steps = 2 }", "'ncb': did you mean 'nbc'"),
+        ('against = "natural"', 'against = "nature"', "'nature': did you mean 'natural'"),
+        ('init = "natural"', 'init = "tuned"', "which itself starts from another"),
+        ("network =", "netwrok =", r"\[models.tiny\] 'netwrok': did you mean 'network'"),
+        ("eps = 0.1", "seed = 3", "seeds are given as --seeds"),
+        ("[scales.quick]", "[scales.quick]\nmodel = 3", r"\[scales.quick\] 'model': did you mean 'models'"),
+        ("epochs = 2", 'epochs = "2"', "epochs"),
+        ("timeout = 20.0", "timeout = 0", "timeout = 0 must be larger than 0"),
+        ("[models.tiny]", "[resources.verfy]\n[models.tiny]", r"\[resources\] 'verfy': did you mean 'verify'"),
+        ("[models.tiny]", "[resources.train]\ncpu = 1\n[models.tiny]", r"train\] 'cpu': did you mean 'cpus'"),
+        ("[models.tiny]", "[resources]\ncpus = 0.5\n[models.tiny]", "cpus = 0.5 in .* must be a whole number above 0"),
+        ("[models.tiny]", "[resources]\ngpus = 1.5\n[models.tiny]", "gpus = 1.5 in .* or a share of one GPU"),
+        ("shard = 6", "shard = 0", "shard = 0 in .* must be a whole number above 0"),
+        ("madry+nbc:1/2 madry:1/2", "madry+nbc:x madry:1", "are not METHOD:SHARE"),
+        ("madry+nbc:1/2 madry:1/2", "madry+nbc:1/2 madry:1/6", "'madry.nbc:1/2 madry:1/6' add up to 2/3, not to 1"),
+        ("eps = [0.05, 0.3]", "eps = []", r"eps = \[\] in \[verification\] names no radius"),
+        ("lr = 0.01", "beta = 2.0", r"\[training\]: beta is a setting of a part of a method: parts.nbc.beta = …"),
+        ("[methods.natural]", "[methods.natural]\nbeta = 2.0", r"\[methods.natural\]: beta is a setting of a part"),
+        ("net.py:tiny", "nett.py:tiny", r"tiny by natural: there is no file .*nett.py \(a path in a grid is relative"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_nearest_right_word(tmp_path, old, new, complaint):
+    path = write_grid(tmp_path, (old, new))
+    with pytest.raises(UserError, match=complaint):
+        cells_of(read_grid(str(path)), [0])
+
+
+def test_unknown_names():
+    with pytest.raises(UserError, match="unknown experiment 'rq1-mnits': did you mean 'rq1-mnist'"):
+        read_grid("rq1-mnits")
+    with pytest.raises(UserError, match="is no experiment of the paper and no"):
+        read_grid("mine.tom")
+    with pytest.raises(UserError, match="unknown scale of beta 'labtop': did you mean 'laptop'"):
+        read_grid("beta", "labtop")
+
+
+def test_a_grid_as_an_experiment_wrote_it_is_a_grid(tmp_path):
+    grid = read_grid(str(write_grid(tmp_path)), "quick")
+    (tmp_path / "written.toml").write_text(grid.as_toml({"scale": "quick", "seeds": [0]}))
+    again = read_grid(str(tmp_path / "written.toml"))
+    assert again.scale == "quick"
+    assert [cell.key for cell in cells_of(again, [0])] == [cell.key for cell in cells_of(grid, [0])]

@@ -1,0 +1,141 @@
+"""VNN-LIB 1.0, against what the format says, numbers read by hand, and files that nobody here wrote."""
+
+import contextlib
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from places import SHARED
+from specifications import same, specifications
+from steadynet.errors import UserError
+from steadynet.interchange.vnnlib.files import format_vnnlib, parse_vnnlib, read_vnnlib, write_vnnlib
+from steadynet.interchange.vnnlib.specification import Specification
+
+PROPERTIES = SHARED / "vnncomp" / "vnnlib"
+
+SMALL = """
+; two inputs, two outputs
+(declare-const X_0 Real) (declare-const X_1 Real)
+(declare-const Y_0 Real) (declare-const Y_1 Real)
+(assert (<= X_0 0.5)) (assert (>= X_0 -0.5))
+(assert (and (<= X_1 1e-1) (>= X_1 0)))
+"""
+
+
+def test_bounds_and_constraints_by_hand():
+    (case,) = parse_vnnlib(SMALL + "(assert (<= Y_0 Y_1)) (assert (>= (+ (* 2 Y_1) 3) (- Y_0 1)))").cases
+    assert case.lower.tolist() == [-0.5, 0.0]
+    assert case.upper.tolist() == [0.5, 0.1]
+    assert case.matrix.tolist() == [[1, -1], [1, -2]]  # Y_0 − Y_1 ≤ 0 and Y_0 − 2·Y_1 ≤ 4
+    assert case.bound.tolist() == [0, 4]
+    assert case.holds(np.array([0.0, 0.05]), np.array([1.0, 1.0]))
+    assert not case.holds(np.array([0.0, 0.2]), np.array([1.0, 1.0]))
+    assert not case.holds(np.array([0.0, 0.05]), np.array([1.5, 1.0]))
+
+
+def test_or_makes_cases_and_asserts_multiply():
+    text = SMALL + "(assert (or (<= Y_0 0) (and (>= Y_0 1) (>= Y_1 2)))) (assert (or (<= Y_1 5) (<= X_0 0)))"
+    cases = parse_vnnlib(text).cases
+    assert [len(case.bound) for case in cases] == [2, 1, 3, 2]
+    assert [case.upper[0] for case in cases] == [0.5, 0.0, 0.5, 0.0]
+
+
+def test_the_tightest_of_several_bounds_counts():
+    (case,) = parse_vnnlib(SMALL + "(assert (<= X_0 0.25)) (assert (<= X_0 0.75)) (assert (<= Y_0 1))").cases
+    assert case.upper[0] == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "from X_0 on"),
+        ("(assert", "never closed"),
+        (")", "never opened"),
+        ("(" * 100, "nested deeper"),
+        ("(declare-const X_1 Real) (declare-const Y_0 Real)", "without gaps"),
+        ("(declare-fun f () Real)", "not a statement"),
+        ("(declare-const Z_0 Real)", "neither a number nor a variable"),
+        (SMALL + "(assert (= Y_0 Y_1))", "not a formula"),
+        (SMALL + "(assert (<= (* Y_0 Y_1) 1))", "not linear"),
+        (SMALL + "(assert (<= (+ X_0 X_1) 1))", "only bounds of single inputs"),
+        (SMALL + "(assert (<= X_0 Y_0))", "only bounds of single inputs"),
+        (SMALL + "(assert (<= 1 2))", "without a variable"),
+        (SMALL + "(assert (<= Y_2 2))", "never declared"),
+        (SMALL + "(assert (<= Y_0 1e999))", "too large"),
+        (SMALL + "(assert (<= Y_0 nan))", "neither a number nor a variable"),
+        ("(declare-const X_0 Real) (declare-const Y_0 Real) (assert (<= X_0 1))", "no lower or no upper bound"),
+        (SMALL + "(assert (or (<= Y_0 0) (<= Y_0 1) (<= Y_0 2)))" * 12, "more than 10000 cases"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(text, reason):
+    with pytest.raises(UserError, match=reason) as caught:
+        parse_vnnlib(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_a_broken_and_a_packed_file(tmp_path):
+    with pytest.raises(UserError, match="No such file"):
+        read_vnnlib(tmp_path / "none.vnnlib")
+    (tmp_path / "bytes.vnnlib").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "no.vnnlib.gz").write_bytes(b"not gzip")
+    for name in ("bytes.vnnlib", "no.vnnlib.gz"):
+        with pytest.raises(UserError, match="cannot read"):
+            read_vnnlib(tmp_path / name)
+    (tmp_path / "yes.vnnlib.gz").write_bytes(gzip.compress((SMALL + "(assert (<= Y_0 0))").encode()))
+    assert read_vnnlib(tmp_path / "yes.vnnlib.gz").inputs == 2
+
+
+def test_two_spellings_of_a_variable_are_one():
+    (case,) = parse_vnnlib(SMALL + "(assert (<= (+ Y_1 Y_01 (* 2 3 Y_0)) 1))").cases
+    assert case.matrix.tolist() == [[6, 2]]
+
+
+@given(specifications())
+def test_what_is_written_is_read_back_to_the_last_digit(specification):
+    assert same(parse_vnnlib(format_vnnlib(specification)), specification)
+
+
+def test_a_file_is_written_whole(tmp_path):
+    (case,) = parse_vnnlib(SMALL + "(assert (<= Y_0 Y_1))").cases
+    write_vnnlib(tmp_path / "property.vnnlib", Specification(2, 2, (case,)))
+    assert read_vnnlib(tmp_path / "property.vnnlib").cases[0].upper.tolist() == case.upper.tolist()
+    assert [path.name for path in tmp_path.iterdir()] == ["property.vnnlib"]
+
+
+WORDS = ["(", ")", "assert", "and", "or", "<=", ">=", "X_0", "Y_0", "1", "-", "*", "+", "declare-const", "Real"]
+
+
+@settings(max_examples=3000)
+@given(st.lists(st.sampled_from(WORDS)))
+def test_words_in_any_order_are_read_or_refused(words):
+    with contextlib.suppress(UserError):
+        assert parse_vnnlib(" ".join(words)).cases
+
+
+@settings(max_examples=2000)
+@given(st.integers(0, len(SMALL) - 1), st.characters())
+def test_a_changed_character_is_read_or_refused(place, character):
+    with contextlib.suppress(UserError):
+        assert parse_vnnlib(SMALL[:place] + character + SMALL[place + 1 :] + "(assert (<= Y_0 Y_1))").cases
+
+
+@pytest.mark.skipif(not PROPERTIES.is_dir(), reason="the competition's files are not beside this checkout")
+@pytest.mark.parametrize(
+    ("name", "inputs", "cases", "constraints"),
+    [
+        ("mnistfc_prop_0_0.05", 784, 9, 1),
+        ("resnet2b_prop_2_eps_0.008", 3072, 9, 1),
+        ("cifar10_small_index1189_eps0.012_target1_orig0", 3072, 1, 9),
+        ("cifar_base_kw-img2908-eps0.019869281045751634", 3072, 9, 1),
+    ],
+)
+def test_the_competitions_files(name, inputs, cases, constraints):
+    found = read_vnnlib(PROPERTIES / f"{name}.vnnlib")
+    assert (found.inputs, found.outputs, len(found.cases)) == (inputs, 10, cases)
+    for case in found.cases:
+        assert case.matrix.shape == (constraints, 10)
+        assert np.all(case.lower <= case.upper)
+        assert np.all(np.sort(case.matrix, 1)[:, [0, -1]] == [-1, 1])  # each compares two outputs

@@ -1,0 +1,186 @@
+"""Improved interval arithmetic: tighter than plain intervals, and sound; the schedules and recipes of training."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from helpers import convolutional, dense, gradients, quick, residual, some_images, some_labels
+from runs import same_weights, settings_from, tiny, write_inputs
+from steadynet import load_trained
+from steadynet.attacks.region import InputRegion
+from steadynet.bounds import interval_bounds, substituted_bounds
+from steadynet.cli import main
+from steadynet.networks import ARCHITECTURES, initialise_for_intervals
+from steadynet.networks.preactivations import activations
+from steadynet.objectives import Batch, build
+from steadynet.runs.directory import RunDirectory
+from steadynet.training.loop import resume, train
+from steadynet.training.observer import SilentObserver
+from steadynet.training.schedules import ramp
+from steadynet.training.settings import resolve
+
+
+def shifted(network: nn.Module) -> nn.Module:
+    """The network with biases that make many of its ReLUs always active."""
+    for name, parameter in network.named_parameters():
+        if name.endswith("bias"):
+            parameter.data += 0.4
+    return network
+
+
+@quick
+@given(seed=st.integers(0, 10**6), radius=st.floats(0.0, 0.2), make=st.sampled_from([convolutional, residual, "dense"]))
+def test_improved_intervals_are_sound_and_no_wider(seed, radius, make):
+    network = dense(36, 9, 8, 7, 4, seed=seed) if make == "dense" else make(seed)
+    network = shifted(network).eval()
+    images = some_images(4, (36,) if make == "dense" else (1, 6, 6), seed=seed)
+    region = InputRegion.around(images, radius)
+    plain, improved = interval_bounds(network, region), substituted_bounds(network, region)
+    for one, other in zip(improved.relus, plain.relus, strict=True):
+        assert (one.lower >= other.lower - 1e-5).all()
+        assert (one.upper <= other.upper + 1e-5).all()
+    for points in (images, region.lower, region.upper, region.sample(), region.sample()):
+        for bound, value in zip(improved.relus, activations(network, points).preactivations, strict=True):
+            assert (bound.lower <= value + 1e-5).all()
+            assert (bound.upper >= value - 1e-5).all()
+
+
+def test_improved_intervals_are_tighter_where_relus_are_active():
+    network, region = shifted(dense(6, 8, 8, 8, 3)), InputRegion.around(torch.rand(5, 6), 0.1)
+    plain, improved = interval_bounds(network, region), substituted_bounds(network, region)
+    widths = [[(layer.upper - layer.lower).sum().item() for layer in bounds.relus] for bounds in (plain, improved)]
+    assert widths[1][0] == pytest.approx(widths[0][0])
+    assert widths[1][1] < 0.95 * widths[0][1]
+    assert widths[1][2] < 0.95 * widths[0][2]
+
+
+def test_rs_can_use_them():
+    network = shifted(convolutional())
+    batch = Batch(network, some_images(), some_labels(), 0.1)
+    plain, improved = (
+        build("rs", {"rs": {"improved": switch}}).terms(batch)["instability"] for switch in (False, True)
+    )
+    assert improved < plain
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(improved, network[0].weight))
+    assert gradients(build("rs", {"rs": {"improved": True}})(network, some_images(), some_labels(), 0.1), network)
+
+
+def test_the_smooth_ramp_by_hand():
+    # a·t⁴ up to 1/4, then its tangent there, which must end at 1: a·(1/256 + 4/64 · 3/4) = 1
+    scale = 1 / (1 / 256 + 3 / 64)
+    assert ramp(0.1, "smooth") == pytest.approx(scale * 1e-4)
+    assert ramp(0.25, "smooth") == pytest.approx(scale / 256)
+    assert ramp(0.6, "smooth") == pytest.approx(scale * (1 / 256 + 0.35 / 16))
+    slopes = [(ramp(at + 1e-6, "smooth") - ramp(at, "smooth")) / 1e-6 for at in (0.25 - 2e-6, 0.25 + 1e-6)]
+    assert slopes[0] == pytest.approx(slopes[1], rel=1e-3)
+    assert [ramp(share, kind) for kind in ("linear", "smooth") for share in (-1, 0, 1, 9)] == pytest.approx(
+        [0, 0, 1, 1] * 2
+    )
+
+
+def test_interval_initialisation():
+    network = ARCHITECTURES["M1"].build()
+    last = network[-1].weight.clone()
+    initialise_for_intervals(network)
+    for layer, inputs in ((network[0], 16), (network[2], 256), (network[5], 1568)):
+        assert layer.weight.std().item() == pytest.approx(math.sqrt(2 * math.pi) / inputs, rel=0.15)
+        assert not layer.bias.any()
+    assert network[-1].weight.equal(last)
+
+
+@pytest.mark.parametrize(
+    ("data", "eps", "method", "expected"),
+    [
+        ("mnist", "0.1", "sabr", {"box": 0.4, "l1_weight": 1e-5}),
+        ("mnist", "0.3", "sabr", {"box": 0.6, "l1_weight": 1e-6}),
+        ("cifar10", "2/255", "sabr", {"box": 0.1, "l1_weight": 1e-6}),
+        ("cifar10", "8/255", "sabr", {"box": 0.7, "l1_weight": 0.0}),
+        ("mnist", "0.1", "mtl-ibp", {"ibp_share": 0.01}),
+        ("mnist", "0.3", "mtl-ibp", {"ibp_share": 0.08}),
+        ("cifar10", "2/255", "mtl-ibp", {"ibp_share": 0.004}),
+        ("cifar10", "8/255", "mtl-ibp", {"ibp_share": 0.5}),
+    ],
+)
+def test_published_settings(data, eps, method, expected):
+    found = resolve({"data": data, "eps": eps, "method": method}).methods[method]
+    assert {key: found[key] for key in expected} == expected
+    assert (found["steps"], found["decay"]) == (8, True)
+
+
+def test_recipes_are_shares_of_the_training_and_flags_win():
+    settings = resolve({"data": "mnist", "method": "ibp+nbc", "epochs": 70})
+    assert (settings.hold, settings.warmup, settings.ramp) == (1.0, 20.0, "smooth")
+    assert (settings.lr, settings.gradient_clip, settings.initialisation) == (5e-4, 10.0, "ibp")
+    assert (settings.schedule, settings.drops) == ("drops", (0.714, 0.857))
+    short = resolve({"data": "cifar10", "method": "sabr", "epochs": 16, "hold": 0.0, "lr": 1e-3, "gradient_clip": 0.0})
+    assert (short.hold, short.warmup, short.lr, short.gradient_clip) == (0.0, 8.0, 1e-3, 0.0)
+    plain = resolve({"data": "mnist", "method": "nbc"})
+    assert (plain.hold, plain.warmup, plain.lr, plain.schedule, plain.initialisation) == (
+        0.0,
+        0.0,
+        1e-4,
+        "constant",
+        "default",
+    )
+    stable = resolve({"data": "mnist", "phases": "rs:5 rs+nbc:5"})
+    assert (stable.warmup, stable.ramp, stable.lr, stable.schedule) == (5.0, "linear", 1e-4, "constant")
+    assert [settings.radius_share(epochs) for epochs in (0.0, 1.0, 21.0, 70.0)] == pytest.approx([0, 0, 1, 1])
+
+
+def test_a_certified_training_says_its_recipe_and_follows_it(tmp_path, capsys):
+    write_inputs(tmp_path)
+    run = tmp_path / "run"
+    assert main(["train", *tiny(tmp_path, method="sabr+nbc", epochs="4", lr="1e-2"), "--out", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "training: lr 0.01, schedule drops" in shown
+    assert "initialisation ibp" in shown
+    metrics = RunDirectory(run).read_metrics()
+    eps = float(RunDirectory(run).read_config()["eps"])
+    assert 0 < metrics[0]["radius"] < eps
+    assert metrics[-1]["radius"] == pytest.approx(eps)
+    assert metrics[-1]["lr"] == pytest.approx(1e-2 * 0.2**2)
+    assert set(metrics[0]["loss"]) == {"certified", "balance", "l1", "consistency"}
+
+
+def test_gradients_are_clipped(tmp_path):
+    write_inputs(tmp_path)
+    weights = {}
+    for clip, epochs in (("1e-14", "1"), ("1e-14", "2"), ("0", "2")):  # far below Adam's own ε, nothing moves
+        flags = tiny(tmp_path, method="natural", epochs=epochs, gradient_clip=clip, lr="1e-2")
+        assert main(["train", *flags, "--out", str(tmp_path / f"{clip}-{epochs}")]) == 0
+        parameters = load_trained(tmp_path / f"{clip}-{epochs}").network.parameters()
+        weights[clip, epochs] = torch.cat([parameter.detach().flatten() for parameter in parameters])
+    assert (weights["1e-14", "1"] - weights["1e-14", "2"]).abs().max() < 1e-5
+    assert (weights["0", "2"] - weights["1e-14", "2"]).abs().max() > 1e-3
+
+
+class _StoppedError(Exception):
+    pass
+
+
+class _StopsAfter(SilentObserver):
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_epoch(self, metrics: dict[str, object]) -> None:
+        if metrics["epoch"] == self.epochs:
+            raise _StoppedError
+
+
+@pytest.mark.parametrize("method", ["sabr+nbc", "crown-ibp", "mtl-ibp"])
+def test_a_certified_training_goes_on_to_the_same_bits(method, tmp_path):
+    write_inputs(tmp_path)
+    flags = tiny(tmp_path, method=method, epochs=5, eps="0.1", model=f"{tmp_path / 'net.py'}:with_batch_norm")
+    settings = settings_from(flags)
+    train(settings, tmp_path / "whole")
+    for epochs in (1, 4):  # while ε rises, and after a drop of the rate
+        with pytest.raises(_StoppedError):
+            train(settings, tmp_path / f"{epochs}", observer=_StopsAfter(epochs))
+        resume(tmp_path / f"{epochs}")
+        assert same_weights(tmp_path / "whole", tmp_path / f"{epochs}")

@@ -1,0 +1,117 @@
+"""Random small networks decided by the search and by MILP: no contradiction, every verdict checked by force.
+
+The long form: ``python tests/soundness.py --networks 2000`` (``make soundness``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections import Counter
+
+import torch
+from torch import Tensor
+
+from random_networks import KINDS, Case, attacked, make, needle
+from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.search import input_splitting as boxes
+from steadynet.verification.verifiers.base import Verifier
+from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
+from steadynet.verification.verifiers.milp import Milp
+
+__all__ = ["KINDS", "TIE", "check", "make", "needle", "verifiers"]
+torch.set_num_threads(1)
+TIE = "zero to within rounding"  # the one reason for which a small property may stay undecided
+
+
+def points_of(problems: Problems, index: int) -> Tensor:
+    """Points of a box: corners, random ones, mixtures, and the ends of strong descents on every margin."""
+    region = problems.region[index : index + 1]
+    lower, upper = region.lower.flatten(), region.upper.flatten()
+    size = len(lower)
+    bits = torch.tensor(list(itertools.product([0, 1], repeat=size))) if size <= 8 else torch.rand(400, size).round()
+    inner = torch.rand(1500, size)
+    mixed = torch.where(torch.rand(500, size) < 0.5, torch.rand(500, size), torch.rand(500, size).round())
+    weights = torch.cat([bits.float(), inner, mixed])
+    points = torch.where(weights == 1, upper, torch.where(weights == 0, lower, lower + weights * (upper - lower)))
+    points = torch.minimum(torch.maximum(points, lower), upper).view(-1, *region.lower.shape[1:])
+    return torch.cat([points, attacked(problems, index, points[torch.randperm(len(points))[:40]])])
+
+
+def complaints(case: Case, results: dict[str, list[Result]]) -> list[str]:
+    """Everything that is wrong with the verdicts on a case."""
+    problems, wrong = case.problems(), []
+    for index in range(len(problems)):
+        mine = {name: of_all[index] for name, of_all in results.items()}
+        verdicts = {result.verdict for result in mine.values()}
+        if {Verdict.SAT, Verdict.UNSAT} <= verdicts:
+            wrong.append(f"image {index}: {mine} contradict each other")
+        if Verdict.UNSAT in verdicts and (case.refutable or sampled(problems, index)):
+            wrong.append(f"image {index}: unsat, but there is a counterexample: {mine}")
+        for name, result in mine.items():
+            endless = case.kind == "thin margin" or name == "milp"  # no split helps a tie; a program may be slow
+            endless = endless and result.verdict == Verdict.TIMEOUT
+            found = [] if endless else _of_one(problems, index, result)
+            wrong += [f"image {index}: {name}: {what}" for what in found]
+    return wrong
+
+
+def sampled(problems: Problems, index: int) -> bool:
+    """Whether sampling finds a counterexample."""
+    points = points_of(problems, index)
+    with torch.no_grad():
+        candidates = points[problems.network(points).argmax(1) != problems.labels[index]]
+    return any(is_counterexample(problems, index, point) for point in candidates)
+
+
+def _of_one(problems: Problems, index: int, result: Result) -> list[str]:
+    if result.verdict == Verdict.SAT:
+        point = result.counterexample
+        replays = point is not None and is_counterexample(problems, index, point)
+        return [] if replays else ["a counterexample that does not replay"]
+    decided = result.verdict == Verdict.UNSAT or TIE in result.reason
+    return [] if decided else [f"{result.verdict.value}: {result.reason}"]
+
+
+def check(case: Case, verifiers: dict[str, Verifier]) -> tuple[dict[str, list[Result]], list[str]]:
+    """Results and complaints."""
+    results = {name: verifier(case.problems()) for name, verifier in verifiers.items()}
+    return results, complaints(case, results)
+
+
+def verifiers(timeout: float = 20.0) -> dict[str, Verifier]:
+    """The two that must never contradict each other; the search with so few attacks that it has to search."""
+    return {
+        "branch_and_bound": BranchAndBound(timeout=timeout, restarts=1, attack_steps=5, batch=64),
+        "milp": Milp(timeout=timeout),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--kinds", action="store_true", help="count verdicts by kind of network, too")
+    parser.add_argument("--halve", action="store_true", help="halve the box of every network with few inputs")
+    options = parser.parse_args()
+    boxes.LEAST_UNSTABLE = 1 if options.halve else boxes.LEAST_UNSTABLE
+    start, counts, failures = time.perf_counter(), Counter(), 0
+    for seed in range(options.first, options.first + options.networks):
+        case = make(seed)
+        results, wrong = check(case, verifiers())
+        counts.update((name, result.verdict.value) for name, of_all in results.items() for result in of_all)
+        if options.kinds:
+            counts.update((name, case.kind, result.verdict.value) for name, rest in results.items() for result in rest)
+        failures += bool(wrong)
+        for line in wrong:
+            print(f"seed {seed} ({case.kind}): {line}", flush=True)
+    for key, count in sorted(counts.items(), key=str):
+        print(" ".join(key), count)
+    print(f"{options.networks} networks in {time.perf_counter() - start:.0f} s, {failures} with complaints")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

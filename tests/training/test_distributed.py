@@ -1,0 +1,183 @@
+"""One training over several processes is the training of one: the same batches, losses and steps."""
+
+from __future__ import annotations
+
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ranks import Torchrun, finish_ranks, killed_in_step, naming_threads, start_afresh, with_other_weights
+from runs import IMAGES, command_line, finish, same_weights, signalled_command_line, tiny, weights, write_inputs
+from steadynet.runs.directory import RunDirectory
+from steadynet.training.distributed.global_batch import GlobalBatch, Rows
+
+# No bias before batch norm: its gradient is zero but for rounding, which Adam makes a step of.
+NORMALISED = """
+
+def normalised(image_shape, classes):
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, 2, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.Conv2d(4, 6, 2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.LazyLinear(classes),
+    )
+
+
+def normalised_features(image_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(36, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+"""
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder)
+    with (folder / "net.py").open("a") as file:
+        file.write(NORMALISED)
+    finish(time.sleep, 0)  # starts the server of processes
+    return folder
+
+
+def assert_same_training(one, other):
+    first, second = RunDirectory(one).read_metrics(), RunDirectory(other).read_metrics()
+    assert len(first) == len(second) > 0
+    for row, its in zip(first, second, strict=True):
+        assert its["loss"] == pytest.approx(row["loss"], abs=1e-4)
+        assert its["validation_accuracy"] == row["validation_accuracy"]
+    ours = weights(other)
+    assert all(torch.allclose(value, ours[name], atol=1e-4) for name, value in weights(one).items())
+
+
+def test_torchrun_trains_as_one_process_does(inputs, tmp_path):
+    """127 images a batch, and 55 in the last: neither can be halved.
+
+    At a larger radius and rate, rounding alone, 1e-7 of the first weights, moves the loss of one process by 3e-3: the
+    attack steps by the sign of gradients, of which some are nearly zero.
+    """
+    flags = ["train", "--data", "digits", "--model", f"{inputs / 'net.py'}:tiny", "--phases", "natural:2 nbc:2"]
+    flags += ["--batch-size", "127", "--lr", "0.001", "--eps", "0.1"]
+    assert finish(command_line, [*flags, "--out", str(tmp_path / "one")], tmp_path / "said") == 0
+    with Torchrun([*flags, "--out", str(tmp_path / "two")], tmp_path / "torchrun") as started:
+        assert started.finish() == 0
+    assert_same_training(tmp_path / "one", tmp_path / "two")
+    assert started.output.read_text().count("trained: ") == 1
+    assert not (tmp_path / "two" / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "batch_size", "count"),
+    [
+        ("madry", "tiny", IMAGES - 1, 2),  # the last batch has one image, and one process none
+        ("nbc", "normalised", 33, 3),
+        ("rs", "tiny", 33, 2),
+        ("crown-ibp", "tiny", 33, 2),
+        ("sabr", "normalised_features", 33, 2),
+    ],
+)
+def test_every_kind_of_method_trains_as_in_one_process(inputs, tmp_path, method, model, batch_size, count):
+    flags = ["train", *tiny(inputs, method=method, model=f"{inputs / 'net.py'}:{model}", batch_size=batch_size)]
+    assert finish(command_line, [*flags, "--out", str(tmp_path / "one")], tmp_path / "said") == 0
+    codes = finish_ranks([*flags, "--out", str(tmp_path / "several")], tmp_path / "said", count)
+    assert codes == [0] * count
+    assert all((tmp_path / f"said-{number}").read_text() == "" for number in range(1, count))
+    assert_same_training(tmp_path / "one", tmp_path / "several")
+
+
+def test_killed_and_resumed_the_weights_have_the_same_bits(inputs, tmp_path):
+    flags = ["train", *tiny(inputs, method="nbc", model=f"{inputs / 'net.py'}:normalised", epochs=8)]
+    assert finish_ranks([*flags, "--out", str(tmp_path / "whole")], tmp_path / "said") == [0, 0]
+    arguments = [*flags, "--out", str(tmp_path / "killed"), "--resume"]
+    with Torchrun(arguments, tmp_path / "torchrun") as started:
+        while not (tmp_path / "killed" / "checkpoint.safetensors").is_file():
+            assert started.process.poll() is None
+            time.sleep(0.01)
+        started.kill()
+    assert not (tmp_path / "killed" / "weights.safetensors").exists()
+    assert finish_ranks(arguments, tmp_path / "said") == [0, 0]
+    assert "goes on in epoch" in (tmp_path / "said-0").read_text()
+    assert same_weights(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_signal_to_any_process_saves_and_stops_all(inputs, tmp_path):
+    flags, out = ["train", *tiny(inputs, method="madry")], tmp_path / "run"
+    assert finish_ranks([*flags, "--out", str(tmp_path / "whole")], tmp_path / "said") == [0, 0]
+    signalled = partial(signalled_command_line, number=signal.SIGINT, epoch=1, batch=2)
+    assert finish_ranks([*flags, "--out", str(out)], tmp_path / "said", first=signalled) == [130, 130]
+    assert (tmp_path / "said-0").read_text().splitlines()[-1] == (
+        "steadynet: stopped in epoch 2 after batch 2; everything is saved. "
+        f"Go on with: torchrun … -m steadynet train --resume --out {out}"
+    )
+    assert (tmp_path / "said-1").read_text() == ""
+    assert finish_ranks(["train", "--resume", "--out", str(out)], tmp_path / "said") == [0, 0]
+    assert same_weights(tmp_path / "whole", out)
+
+
+# What goes wrong
+
+
+def test_a_mistake_is_one_line_and_nothing_hangs(tmp_path):
+    with Torchrun(["train", "--data", "mnits", "--out", str(tmp_path / "run")], tmp_path / "torchrun") as started:
+        assert started.finish() == 1  # torchrun's own; it reports ours
+    assert "exitcode  : 2" in started.output.read_text()
+    (line,) = started.said()
+    assert line.startswith("steadynet: error: unknown data set 'mnits': did you mean 'mnist'?")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_process_that_dies_ends_the_others(inputs, tmp_path):
+    arguments = ["train", *tiny(inputs), "--out", str(tmp_path / "run")]
+    assert finish_ranks(arguments, tmp_path / "said", others=killed_in_step) == [2, -signal.SIGKILL]
+    said = (tmp_path / "said-0").read_text().splitlines()
+    assert said[-1].startswith("steadynet: error: lost the other processes of this training (")
+    assert not any("Traceback" in line for line in said)
+
+
+def test_weights_that_drift_apart_are_never_saved(inputs, tmp_path):
+    arguments = ["train", *tiny(inputs), "--out", str(tmp_path / "run")]
+    assert finish_ranks(arguments, tmp_path / "said", others=with_other_weights) == [2, 2]
+    assert "the weights of process 1 of 2 are not those of the first" in (tmp_path / "said-0").read_text()
+    assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are named under Linux")
+@pytest.mark.parametrize(("others", "code"), [(command_line, 0), (with_other_weights, 2)])
+def test_no_thread_of_the_group_outlives_it(inputs, tmp_path, others, code):
+    """One that is there when the interpreter ends aborts some processes: 2 of 270 trainings, before this held."""
+    arguments = ["train", *tiny(inputs), "--out", str(tmp_path / "run")]
+    codes = finish_ranks(arguments, tmp_path / "said", first=naming_threads, others=others, start=start_afresh)
+    assert codes == [code, code]
+    (line,) = [line for line in (tmp_path / "said-0").read_text().splitlines() if line.startswith("threads: ")]
+    assert "gloo" not in line
+
+
+# Random numbers of a slice
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    "draw",
+    [
+        torch.rand_like,
+        torch.randn_like,
+        lambda images: torch.empty_like(images).uniform_(-1, 1),
+        nn.Dropout(0.4),
+        nn.Dropout2d(0.4),
+        lambda images: F.dropout(images.clone(), 0.4, inplace=True),
+    ],
+)
+def test_a_slice_gets_the_random_numbers_of_its_rows(draw, layout):
+    images = torch.rand(5, 3, 4, 4).contiguous(memory_format=layout)
+    torch.manual_seed(1)
+    expected, after = draw(images), torch.rand(1)
+    parts = []
+    for process in range(2):
+        rows = Rows.of(5, process, 2)
+        torch.manual_seed(1)
+        with GlobalBatch(rows, lambda part: part):
+            parts.append(draw(rows(images)))
+        assert torch.equal(torch.rand(1), after)
+    assert torch.equal(torch.cat(parts), expected)

@@ -1,0 +1,165 @@
+"""Settings: from flags or a file, checked, completed, written down and read back."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from runs import files, same_weights, tiny, write_inputs
+from steadynet.cli import main
+from steadynet.errors import UserError
+from steadynet.files import read_toml
+from steadynet.training.settings import Phase, TrainingSettings, merge, parse_phases, parse_radius, resolve
+
+
+def test_the_defaults_are_the_papers():
+    settings = resolve({})
+    assert (settings.method, settings.eps, settings.batch_size, settings.lr) == ("nbc", 0.3, 128, 1e-4)
+    assert settings.methods["nbc"] == {
+        "steps": 10,
+        "step_size": None,
+        "clip": True,
+        "beta": 1.0,
+        "gamma": "rank-power",
+        "step": "sign",
+    }
+    assert resolve({"data": "cifar10"}).lr == 1e-5
+
+
+def test_phases_replace_method_and_epochs():
+    assert resolve({"phases": "rs:200 rs+nbc:2"}).plan == [Phase("rs", 200), Phase("rs+nbc", 2)]
+    assert resolve({"method": "rs", "epochs": 7}).plan == [Phase("rs", 7)]
+    assert set(resolve({"phases": "rs:2 trades+nbc:2"}).methods) == {"rs", "trades", "nbc"}
+
+
+@pytest.mark.parametrize("text", ["", "rs", "rs:", ":3", "rs:0", "rs:-1", "rs:1.5", "rs 3", "rs:3 nbc", "rsx:3"])
+def test_phases_that_say_nothing(text):
+    with pytest.raises(UserError):
+        resolve({"phases": text})
+
+
+def test_phases_may_be_spaced_freely():
+    assert parse_phases("  rs:1\n nbc:2 ") == [Phase("rs", 1), Phase("nbc", 2)]
+
+
+@pytest.mark.parametrize(("text", "value"), [("8/255", 8 / 255), ("0.3", 0.3), (" 1e-2 ", 0.01), (1, 1.0), ("1", 1.0)])
+def test_radii(text, value):
+    assert parse_radius(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-0.1", "0/3", "1/0", "nan", "inf", "abc", "0,3", "", "8 / 255", math.nan, math.inf, -1, None, [0.1]]
+)
+def test_radii_that_are_none(text):
+    with pytest.raises(UserError, match=r"^eps = "):
+        parse_radius(text)
+
+
+@pytest.mark.parametrize("text", ["8", 8, "1.01", "300"])
+def test_a_radius_in_grey_levels_is_explained(text):
+    with pytest.raises(UserError, match=r"too large: pixels lie in \[0, 1\], so that 8 grey levels are 8/255"):
+        parse_radius(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"epoch": 3}, "unknown setting 'epoch': did you mean 'epochs'?"),
+        ({"betta": 3.0}, "unknown setting 'betta': did you mean 'beta'?"),
+        ({"method": "trads"}, "unknown method 'trads': did you mean 'trades'?"),
+        ({"phases": "natural:1 nbcc:1"}, "unknown method 'nbcc': did you mean 'nbc'?"),
+        ({"method": "natural", "beta": 2.0}, "beta is a setting of nbc, which method 'natural' does not use"),
+        ({"methods": {"nbc": {"betta": 2.0}}}, "unknown setting of nbc 'betta': did you mean 'beta'?"),
+        ({"methods": {"trades": {}}}, "unknown part of the method in [methods] 'trades': there are natural, nbc"),
+        ({"methods": {"nbc": {"beta": "x"}}}, "nbc.beta = 'x' does not fit number"),
+        ({"methods": {"nbc": 3}}, "methods holds a table for each method: [methods.nbc]"),
+        ({"methods": 3}, "methods holds a table for each method: [methods.nbc]"),
+        ({"method": "trades+madry"}, "only regularisers can join another method"),
+        ({"method": "nbc+nbc"}, "names a part twice"),
+        ({"method": ""}, "unknown method ''"),
+        ({"phases": "rs:1", "method": "rs"}, "give phases, or method and epochs"),
+        ({"epochs": "three"}, "epochs = 'three' does not fit whole number"),
+        ({"epochs": True}, "epochs = True does not fit whole number"),
+        ({"normalise": "yes"}, "normalise = 'yes' does not fit yes|no"),
+        ({"epochs": 0}, "epochs = 0 must be 1 or more"),
+        ({"batch_size": 0}, "batch_size = 0 must be 1 or more"),
+        ({"lr": 0.0}, "lr = 0.0 must be larger than 0"),
+        ({"lr": math.nan}, "lr = nan must be larger than 0"),
+        ({"warmup": -1.0}, "warmup = -1.0 must be 0 or more"),
+        ({"validation": 1.0}, "validation = 1.0 must be a share between 0 and 1"),
+        ({"seed": -1}, "seed = -1 must be 0 or more"),
+        ({"threads": 0}, "threads = 0 must be 1 or more"),
+        ({"steps": -1}, "steps = -1: an attack takes 0 or more steps"),
+    ],
+)
+def test_what_is_wrong_is_said(values, said):
+    with pytest.raises(UserError) as caught:
+        resolve(values)
+    assert said in str(caught.value)
+
+
+def test_a_flat_setting_is_for_every_part_and_a_table_for_one():
+    both = resolve({"method": "trades+nbc", "steps": 3}).methods
+    assert (both["trades"]["steps"], both["nbc"]["steps"]) == (3, 3)
+    one = resolve({"method": "trades+nbc", "steps": 3, "methods": {"nbc": {"steps": 5}}}).methods
+    assert (one["trades"]["steps"], one["nbc"]["steps"]) == (3, 5)
+
+
+@pytest.mark.parametrize(
+    ("data", "eps", "part", "key", "value"),
+    [
+        ("digits", "0.3", "trades", "trades_weight", 1.0),
+        ("mnist", "0.3", "trades", "trades_weight", 1.0),
+        ("cifar10", "8/255", "trades", "trades_weight", 6.0),
+        ("mnist", "0.1", "rs", "rs_weight", 1.2e-4),
+        ("mnist", "0.2", "rs", "rs_weight", 1e-4),
+        ("mnist", "0.3", "rs", "rs_weight", 1.2e-4),
+        ("cifar10", "2/255", "rs", "rs_weight", 1e-3),
+        ("cifar10", "8/255", "rs", "rs_weight", 2e-3),
+    ],
+)
+def test_published_settings(data, eps, part, key, value):
+    assert resolve({"data": data, "eps": eps, "method": part}).methods[part][key] == value
+    assert resolve({"data": data, "eps": eps, "method": part, key: 9.0}).methods[part][key] == 9.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"data": "cifar10", "eps": "8/255", "method": "trades+nbc", "beta": 2.0, "step_size": 0.01},
+        {"phases": "rs:2 nbc:1", "gamma": (1.0, 2.0, 4.0), "threads": 2, "normalise": True, "init": "runs/a"},
+    ],
+)
+def test_a_configuration_reads_back_as_itself(values, tmp_path):
+    from steadynet.files import write_toml
+
+    settings = resolve(values)
+    write_toml(tmp_path / "config.toml", settings.as_config() | {"input": {"classes": 10}})
+    assert resolve(read_toml(tmp_path / "config.toml")) == settings
+
+
+def test_flags_win_over_a_file():
+    file = resolve({"method": "trades+nbc", "beta": 2.0}).as_config()
+    changed = resolve(merge(file, {"beta": 5.0, "seed": 3}))
+    assert changed.methods["nbc"]["beta"] == 5.0
+    assert (changed.seed, changed.method) == (3, "trades+nbc")
+    assert set(resolve(merge(file, {"method": "natural"})).methods) == {"natural"}
+    assert resolve(merge(file, {"phases": "rs:1 nbc:2"})).plan == [Phase("rs", 1), Phase("nbc", 2)]
+    assert resolve(merge({"phases": "rs:1"}, {"method": "nbc"})).plan == [Phase("nbc", 20)]
+
+
+def test_settings_made_in_python_are_checked_too():
+    with pytest.raises(UserError, match=r"eps = 2 must be larger than 0 and at most 1"):
+        TrainingSettings(eps=2)
+
+
+def test_a_runs_configuration_trains_the_same(tmp_path):
+    write_inputs(tmp_path)
+    first, second = tmp_path / "first", tmp_path / "second"
+    flags = tiny(tmp_path, method="trades+nbc", eps="8/255", beta=0.5, warmup=1, gamma="2", schedule="one-cycle")
+    assert main(["train", *flags, "--normalise", "--out", str(first)]) == 0
+    assert main(["train", "--config", str(first / "config.toml"), "--out", str(second)]) == 0
+    assert same_weights(first, second)
+    assert files(first)["config.toml"] == files(second)["config.toml"]
