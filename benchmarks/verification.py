@@ -27,7 +27,7 @@ from steadynet import data
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds.crown import crown_bounds
 from steadynet.networks import ARCHITECTURES
-from steadynet.verification.properties import Problems
+from steadynet.verification.properties import Properties
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 REFERENCE = Path(__file__).parent.parent.parent / "shared" / "reference"
@@ -58,7 +58,7 @@ def against_reference(folder: Path, timeout: float) -> None:
         with (folder / f"alpha_beta_crown_eps{eps}.csv").open() as file:
             recorded = list(csv.DictReader(file))
         started = time.perf_counter()
-        results = BranchAndBound(timeout=timeout)(Problems.around(network, images, labels, float(eps)))
+        results = BranchAndBound(timeout=timeout)(Properties.around(network, images, labels, float(eps)))
         seconds = time.perf_counter() - started
         ours = Counter(result.verdict.value for result in results)
         theirs = Counter(row["verdict"] for row in recorded)
@@ -84,8 +84,8 @@ def scaling(run: str, counts: list[int], timeout: float) -> None:
     for count in counts:
         index = test.first_of_each_class(count // 10)
         started = time.perf_counter()
-        problems = Problems.around(network, test.pixels(index), test.labels[index], 0.1)
-        verdicts = Counter(result.verdict.value for result in BranchAndBound(timeout=timeout)(problems))
+        properties = Properties.around(network, test.pixels(index), test.labels[index], 0.1)
+        verdicts = Counter(result.verdict.value for result in BranchAndBound(timeout=timeout)(properties))
         print(f"{count} properties: {time.perf_counter() - started:.1f} s {dict(verdicts)}, peak {peak_gib():.2f} GiB")
 
 

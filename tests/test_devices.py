@@ -11,7 +11,7 @@ from steadynet import verify
 from steadynet.bounds.backward import Backward
 from steadynet.devices import full_precision, pick_device, plain_convolutions
 from steadynet.errors import UserError
-from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
 from verified import ASK, found, refused, said
@@ -57,9 +57,9 @@ def careless():
 @pytest.mark.parametrize("verifier", VERIFIERS, ids=lambda verifier: verifier.name)
 def test_bounds_are_the_same_under_autocast(verifier):
     case = make(0)
-    expected = verifier(case.problems())
+    expected = verifier(case.properties())
     with torch.autocast("cpu", torch.bfloat16):
-        results = verifier(case.problems())
+        results = verifier(case.properties())
         assert torch.is_autocast_enabled("cpu")
     assert [result.verdict for result in results] == [result.verdict for result in expected]
     assert [result.margin for result in results] == [result.margin for result in expected]
@@ -86,7 +86,7 @@ def test_tf32_and_cudnn_are_off_inside_and_as_before_afterwards(verifier, carele
 
     monkeypatch.setattr(Backward, "lower", spied)
     before = switches()
-    verifier(make(0).problems())
+    verifier(make(0).properties())
     assert switches() == before
     assert before[:3] == ["medium", True, True]
     assert inside
@@ -102,7 +102,7 @@ def test_the_switches_are_as_before_after_an_error(verifier, careless):
 
     before = switches()
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(KeyboardInterrupt):
-        verifier.verify(make(0).problems(), broken)
+        verifier.verify(make(0).properties(), broken)
     assert switches() == before
 
 
@@ -135,7 +135,7 @@ def test_a_device_that_multiplies_coarsely_is_refused(monkeypatch):
 def test_half_precision_is_refused(kind):
     case = make(0)
     with pytest.raises(UserError, match="float32 or float64"):
-        Problems.around(case.network.to(kind), case.images.to(kind), case.labels, case.radius)
+        Properties.around(case.network.to(kind), case.images.to(kind), case.labels, case.radius)
 
 
 # The flag

@@ -17,7 +17,7 @@ from steadynet.objectives import Batch
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import evaluate
 from steadynet.training.settings import resolve
-from steadynet.verification.properties import Problems, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Verdict, is_counterexample
 from steadynet.verification.run import RunVerification
 from steadynet.verification.search import input_splitting as boxes
 from steadynet.verification.verdicts import load_counterexample
@@ -30,14 +30,14 @@ STAGES |= {"linear program": 38, "mixed-integer program": 19}
 OTHERS = {"no relu": 4, "cancelling": 12, "convolutional": 15, "max pool": 17, "max pool, too": 45}
 
 
-def there(problems):
-    """The same problems, all of them on the pretended GPU."""
-    return problems.moved(copy.deepcopy(problems.network).to(DEVICE), DEVICE)
+def there(properties):
+    """The same properties, all of them on the pretended GPU."""
+    return properties.moved(copy.deepcopy(properties.network).to(DEVICE), DEVICE)
 
 
-def decided(verifier, problems):
+def decided(verifier, properties):
     torch.manual_seed(1)
-    return [(result.verdict, result.decided_by) for result in make_verifier(verifier, {"timeout": 20.0})(problems)]
+    return [(result.verdict, result.decided_by) for result in make_verifier(verifier, {"timeout": 20.0})(properties)]
 
 
 # The pretended GPU
@@ -85,30 +85,30 @@ def test_what_a_gpu_allows_gives_the_same_numbers():
 
 @pytest.mark.parametrize("kind", [*STAGES, *OTHERS])
 def test_the_verdicts_are_those_of_the_cpu(kind):
-    problems = make((STAGES | OTHERS)[kind]).problems()
+    properties = make((STAGES | OTHERS)[kind]).properties()
     for verifier in ("branch_and_bound", "milp"):
-        expected = decided(verifier, problems)
+        expected = decided(verifier, properties)
         assert verifier == "milp" or kind in OTHERS or kind in {by for _, by in expected}
         with PretendGPU() as gpu:
-            assert decided(verifier, there(problems)) == expected
+            assert decided(verifier, there(properties)) == expected
             assert gpu.calls > 20
 
 
 def test_boxes_are_halved_as_on_the_cpu(monkeypatch):
     monkeypatch.setattr(boxes, "LEAST_UNSTABLE", 1)
-    problems = make(14 * 7).problems()
-    expected = decided("branch_and_bound", problems)
+    properties = make(14 * 7).properties()
+    expected = decided("branch_and_bound", properties)
     assert "halved boxes" in {by for _, by in expected}
     with PretendGPU():
-        assert decided("branch_and_bound", there(problems)) == expected
+        assert decided("branch_and_bound", there(properties)) == expected
 
 
 @pytest.mark.parametrize(("verifier", "seed"), [("branch_and_bound", 38), ("milp", 0)])
 def test_a_default_device_changes_nothing(verifier, seed):
-    problems = make(seed).problems()
-    expected = decided(verifier, problems)
+    properties = make(seed).properties()
+    expected = decided(verifier, properties)
     with PretendGPU(), DEVICE:
-        assert decided(verifier, there(problems)) == expected
+        assert decided(verifier, there(properties)) == expected
 
 
 def test_verify_takes_a_network_and_images_that_live_there():
@@ -130,9 +130,9 @@ def test_a_counterexample_must_be_one_on_the_cpu_too():
     for network, biases in ((right, (1.0, 0.0)), (wrong, (0.0, 1.0))):
         network[0].weight.data.zero_()
         network[0].bias.data = torch.tensor(biases)
-    problems = Problems.around(right, torch.tensor([[0.5]]), torch.tensor([0]), 0.1)
+    properties = Properties.around(right, torch.tensor([[0.5]]), torch.tensor([0]), 0.1)
     with PretendGPU():
-        moved = problems.moved(copy.deepcopy(wrong).to(DEVICE), DEVICE)
+        moved = properties.moved(copy.deepcopy(wrong).to(DEVICE), DEVICE)
         assert not is_counterexample(moved, 0, moved.images[0])
         assert [verdict for verdict, _ in decided("branch_and_bound", moved)] == [Verdict.ERROR]
         assert [verdict for verdict, _ in decided("milp", moved)] == [Verdict.UNKNOWN]

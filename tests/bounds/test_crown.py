@@ -22,7 +22,7 @@ from steadynet.bounds.optimised import Ascent, optimise
 from steadynet.graph.operations import Interval
 from steadynet.networks.paper import ARCHITECTURES
 from steadynet.verification.search.bounding import bound
-from steadynet.verification.search.milp_model import Program
+from steadynet.verification.search.milp_model import MilpModel
 from steadynet.verification.search.rounding import in_float64
 from steadynet.verification.search.subproblem import Split, Subproblem
 
@@ -156,7 +156,7 @@ def test_the_exact_range_by_milp_lies_inside(seed):
     shape = (3,) if seed % 3 == 0 else (1, 6, 6)
     region = InputRegion.around(some_images(1, shape, seed), 0.1 if seed % 3 else 0.4)
     backward, _ = root_of(network, region)
-    program = Program(in_float64(backward))
+    program = MilpModel(in_float64(backward))
     bounds = [METHODS[name](network.requires_grad_(False), region).output for name in METHODS]
     sampled = torch.stack([network(point)[0] for point in corners_and_points(region, 50)])
     for output in range(sampled.shape[1]):

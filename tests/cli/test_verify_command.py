@@ -205,9 +205,9 @@ class Guess(Verifier):
     summary = 'says what it is told'
     word: str = setting('unsat', 'what to say')
 
-    def verify(self, problems, on_result):
-        for index in range(len(problems)):
-            point = problems.images[index] if self.word == 'sat' else None
+    def verify(self, properties, on_result):
+        for index in range(len(properties)):
+            point = properties.images[index] if self.word == 'sat' else None
             on_result(index, Result(Verdict(self.word), 0.5, point, reason='a guess' if self.word == 'error' else ''))
 """
 

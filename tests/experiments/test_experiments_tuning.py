@@ -11,7 +11,7 @@ from runs import files, tiny, write_inputs
 from steadynet.cli import main
 from steadynet.data import load
 from steadynet.errors import UserError
-from steadynet.experiments.tuning import Effort, Window, search, strength_of
+from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, search, strength_of
 from steadynet.runs.evaluation import accuracy
 from steadynet.runs.trained import load_trained
 from verified import refused
@@ -25,26 +25,26 @@ def test_the_strength_of_each_method():
 
 @pytest.mark.parametrize("start", [0.01, 1.0, 300.0])
 def test_search_finds_a_window_from_above_and_from_below(start):
-    found, tried = search(lambda strength: 3 * math.log2(1 + strength), Window(6, 7), start, most=12)
+    found, tried = search(lambda strength: 3 * math.log2(1 + strength), AccuracyWindow(6, 7), start, most=12)
     assert 6 <= 3 * math.log2(1 + found) <= 7
     assert tried[-1][0] == found
 
 
 def test_search_gives_up():
-    assert search(lambda strength: 1.0, Window(6, 7), 1.0, most=5)[0] is None
-    found, tried = search(lambda strength: 10 * (strength > 2), Window(6, 7), 1.0, most=9)
+    assert search(lambda strength: 1.0, AccuracyWindow(6, 7), 1.0, most=5)[0] is None
+    found, tried = search(lambda strength: 10 * (strength > 2), AccuracyWindow(6, 7), 1.0, most=9)
     assert found is None
     assert len(tried) == 9, "a step that jumps over the window"
-    found, tried = search(lambda strength: strength, Window(6, 7), 1.0, most=9, high=5.0)
+    found, tried = search(lambda strength: strength, AccuracyWindow(6, 7), 1.0, most=9, high=5.0)
     assert found is None
     assert tried[-1][0] == 5.0, "no further than allowed"
 
 
 def test_mistakes():
     with pytest.raises(UserError, match="the first must be less"):
-        Window(2, 1)
+        AccuracyWindow(2, 1)
     with pytest.raises(UserError, match="trials = 0 must be 1 or more"):
-        Effort(trials=0)
+        TuningBudget(trials=0)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Interval, Pad, Permute, Take
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.writer import export_onnx
-from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 REAL = ["vnncomp/onnx/cifar10_small", "vnncomp/onnx/cifar_base_kw", "vnncomp/onnx/mnist-net_256x2"]
@@ -90,7 +90,7 @@ def test_same_verdicts_after_a_round_trip(name, tmp_path):
     found = set()
     for radius in (0.01, 0.2, 1.0):
         verdicts = [
-            [result.verdict for result in BranchAndBound(timeout=20)(Problems.around(each, images, labels, radius))]
+            [result.verdict for result in BranchAndBound(timeout=20)(Properties.around(each, images, labels, radius))]
             for each in (network, read)
         ]
         assert verdicts[0] == verdicts[1]
@@ -106,7 +106,7 @@ def test_keras_writes_channels_last(tmp_path):
     bounds, inside = crown_bounds(read, region).output, region.sample()
     assert bool(((bounds.lower <= twin(inside) + 1e-5) & (twin(inside) <= bounds.upper + 1e-5)).all())
     labels = twin(images).argmax(1)
-    results = BranchAndBound(timeout=20)(Problems.around(read, images, labels, 0.01))
+    results = BranchAndBound(timeout=20)(Properties.around(read, images, labels, 0.01))
     assert {result.verdict for result in results} <= {Verdict.UNSAT, Verdict.SAT}
     export_onnx(read, (6, 6, 1), tmp_path / "again.onnx")
     torch.testing.assert_close(read_onnx(tmp_path / "again.onnx")(images), twin(images), rtol=1e-4, atol=1e-5)

@@ -264,7 +264,7 @@ def test_a_kept_graph_follows_the_weights(make, mode):
 @pytest.mark.parametrize("seed", range(24))
 def test_balls_are_the_intervals(seed):
     case = make(seed)  # dense, convolutional, residual, with maxima, leaky ReLUs and batch norm
-    graph, region = graph_of(case.network, tuple(case.images.shape[1:])), case.problems().region
+    graph, region = graph_of(case.network, tuple(case.images.shape[1:])), case.properties().region
     box = Interval(region.lower, region.upper)
     for ball, interval in zip(propagate_balls(graph, box), graph.intervals(box), strict=True):
         same(list(ball.interval), list(interval), atol=1e-4)

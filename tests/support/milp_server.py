@@ -11,7 +11,7 @@ import torch
 from steadynet.attacks.region import InputRegion
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.vnnlib.files import read_vnnlib
-from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.verifiers.milp import Milp
 
 
@@ -21,8 +21,8 @@ def answer(onnx: str, vnnlib: str, shape: list[int], timeout: float) -> str:
     (label,) = cases[0].matrix[0].clip(min=0).nonzero()[0].tolist()
     lower, upper = (torch.from_numpy(corner).float().reshape(1, *shape) for corner in (cases[0].lower, cases[0].upper))
     middle = (lower + upper) / 2
-    problems = Problems(read_onnx(onnx), middle, torch.tensor([label]), InputRegion(lower, upper))
-    (result,) = Milp(timeout=timeout)(problems)
+    properties = Properties(read_onnx(onnx), middle, torch.tensor([label]), InputRegion(lower, upper))
+    (result,) = Milp(timeout=timeout)(properties)
     if result.verdict is not Verdict.SAT:
         return result.verdict.value
     values = result.counterexample.flatten().tolist()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.pgd import descend
-from steadynet.verification.properties import Problems
+from steadynet.verification.properties import Properties
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Case:
     radius: float
     refutable: bool = False
 
-    def problems(self) -> Problems:
-        return Problems.around(self.network, self.images, self.labels, self.radius)
+    def properties(self) -> Properties:
+        return Properties.around(self.network, self.images, self.labels, self.radius)
 
 
 class Block(nn.Module):
@@ -233,16 +233,16 @@ def near_the_edge(network: nn.Module, images: Tensor, labels: Tensor, radius: fl
     low, high = 0.0, 1.0
     for _ in range(7):
         middle = (low + high) / 2
-        problems = Problems.around(network, images[:1], labels[:1], middle)
-        ends = attacked(problems, 0, images[:1].repeat(4, *[1] * (images.dim() - 1)), steps=8)
+        properties = Properties.around(network, images[:1], labels[:1], middle)
+        ends = attacked(properties, 0, images[:1].repeat(4, *[1] * (images.dim() - 1)), steps=8)
         low, high = (low, middle) if bool((network(ends).argmax(1) != labels[0]).any()) else (middle, high)
     return high * (0.85 + 0.25 * float(torch.rand(()))) if high < 1 else radius
 
 
-def attacked(problems: Problems, index: int, start: Tensor, steps: int = 40) -> Tensor:
+def attacked(properties: Properties, index: int, start: Tensor, steps: int = 40) -> Tensor:
     """The ends of descents on every margin of one property."""
-    network, label = problems.network, int(problems.labels[index])
-    region = problems.region[torch.full((len(start),), index)]
+    network, label = properties.network, int(properties.labels[index])
+    region = properties.region[torch.full((len(start),), index)]
     width, found = float((region.upper - region.lower).max()), []
     with torch.no_grad():
         rows = torch.eye(network(start[:1]).shape[1])

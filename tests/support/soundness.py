@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from random_networks import KINDS, Case, attacked, make, needle
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search import input_splitting as boxes
 from steadynet.verification.verifiers.base import Verifier
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
@@ -26,9 +26,9 @@ torch.set_num_threads(1)
 TIE = "zero to within rounding"  # the one reason for which a small property may stay undecided
 
 
-def points_of(problems: Problems, index: int) -> Tensor:
+def points_of(properties: Properties, index: int) -> Tensor:
     """Points of a box: corners, random ones, mixtures, and the ends of strong descents on every margin."""
-    region = problems.region[index : index + 1]
+    region = properties.region[index : index + 1]
     lower, upper = region.lower.flatten(), region.upper.flatten()
     size = len(lower)
     bits = torch.tensor(list(itertools.product([0, 1], repeat=size))) if size <= 8 else torch.rand(400, size).round()
@@ -37,39 +37,39 @@ def points_of(problems: Problems, index: int) -> Tensor:
     weights = torch.cat([bits.float(), inner, mixed])
     points = torch.where(weights == 1, upper, torch.where(weights == 0, lower, lower + weights * (upper - lower)))
     points = torch.minimum(torch.maximum(points, lower), upper).view(-1, *region.lower.shape[1:])
-    return torch.cat([points, attacked(problems, index, points[torch.randperm(len(points))[:40]])])
+    return torch.cat([points, attacked(properties, index, points[torch.randperm(len(points))[:40]])])
 
 
 def complaints(case: Case, results: dict[str, list[Result]]) -> list[str]:
     """Everything that is wrong with the verdicts on a case."""
-    problems, wrong = case.problems(), []
-    for index in range(len(problems)):
+    properties, wrong = case.properties(), []
+    for index in range(len(properties)):
         mine = {name: of_all[index] for name, of_all in results.items()}
         verdicts = {result.verdict for result in mine.values()}
         if {Verdict.SAT, Verdict.UNSAT} <= verdicts:
             wrong.append(f"image {index}: {mine} contradict each other")
-        if Verdict.UNSAT in verdicts and (case.refutable or sampled(problems, index)):
+        if Verdict.UNSAT in verdicts and (case.refutable or sampled(properties, index)):
             wrong.append(f"image {index}: unsat, but there is a counterexample: {mine}")
         for name, result in mine.items():
             endless = case.kind == "thin margin" or name == "milp"  # no split helps a tie; a program may be slow
             endless = endless and result.verdict == Verdict.TIMEOUT
-            found = [] if endless else _of_one(problems, index, result)
+            found = [] if endless else _of_one(properties, index, result)
             wrong += [f"image {index}: {name}: {what}" for what in found]
     return wrong
 
 
-def sampled(problems: Problems, index: int) -> bool:
+def sampled(properties: Properties, index: int) -> bool:
     """Whether sampling finds a counterexample."""
-    points = points_of(problems, index)
+    points = points_of(properties, index)
     with torch.no_grad():
-        candidates = points[problems.network(points).argmax(1) != problems.labels[index]]
-    return any(is_counterexample(problems, index, point) for point in candidates)
+        candidates = points[properties.network(points).argmax(1) != properties.labels[index]]
+    return any(is_counterexample(properties, index, point) for point in candidates)
 
 
-def _of_one(problems: Problems, index: int, result: Result) -> list[str]:
+def _of_one(properties: Properties, index: int, result: Result) -> list[str]:
     if result.verdict == Verdict.SAT:
         point = result.counterexample
-        replays = point is not None and is_counterexample(problems, index, point)
+        replays = point is not None and is_counterexample(properties, index, point)
         return [] if replays else ["a counterexample that does not replay"]
     decided = result.verdict == Verdict.UNSAT or TIE in result.reason
     return [] if decided else [f"{result.verdict.value}: {result.reason}"]
@@ -77,7 +77,7 @@ def _of_one(problems: Problems, index: int, result: Result) -> list[str]:
 
 def check(case: Case, verifiers: dict[str, Verifier]) -> tuple[dict[str, list[Result]], list[str]]:
     """Results and complaints."""
-    results = {name: verifier(case.problems()) for name, verifier in verifiers.items()}
+    results = {name: verifier(case.properties()) for name, verifier in verifiers.items()}
     return results, complaints(case, results)
 
 

@@ -21,7 +21,7 @@ from helpers import dense
 from steadynet import Verdict
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
-from steadynet.verification.properties import Problems
+from steadynet.verification.properties import Properties
 from steadynet.verification.verifiers.alpha_beta_crown import read_result
 from steadynet.verification.verifiers.external import read_values
 from steadynet.verification.verify import make_verifier
@@ -29,14 +29,14 @@ from steadynet.verification.verify import make_verifier
 DATA = Path(__file__).parent / "data"
 
 
-def recorded() -> Problems:
+def recorded() -> Properties:
     """The four properties of the record: radius and image."""
     network = dense(5, 30, 30, 3, seed=1)
     images = torch.rand(6, 5, generator=torch.Generator().manual_seed(0))
     rows, radii = [0, 1, 4, 4], torch.tensor([[0.02], [0.25], [0.35], [0.5]])
     chosen = images[rows]
     region = InputRegion((chosen - radii).clamp_min(0), (chosen + radii).clamp_max(1))
-    return Problems(network, chosen, network(chosen).argmax(1), region)
+    return Properties(network, chosen, network(chosen).argmax(1), region)
 
 
 def stand_in(folder, script):
@@ -60,8 +60,8 @@ def refute(value): Path(flags["cex_path"]).write_text(f"((X_0  {value})\\n(Y_0  
 
 
 def ask(images, settings, timeout=0.5, labels=(0, 0, 0, 0)):
-    problems = Problems.around(threshold(), torch.tensor(images), torch.tensor(labels[: len(images)]), 0.1)
-    return make_verifier("alpha_beta_crown", {"timeout": timeout, **settings})(problems)
+    properties = Properties.around(threshold(), torch.tensor(images), torch.tensor(labels[: len(images)]), 0.1)
+    return make_verifier("alpha_beta_crown", {"timeout": timeout, **settings})(properties)
 
 
 def test_what_the_real_tool_printed(tmp_path):
@@ -76,13 +76,13 @@ for line in Path({str(DATA / "alpha_beta_crown.txt")!r}).read_text().splitlines(
         time.sleep(0.3)  # the next property took its time
 """,
     )
-    problems = recorded()
-    results = make_verifier("alpha_beta_crown", {"timeout": 10.0, **home})(problems)
+    properties = recorded()
+    results = make_verifier("alpha_beta_crown", {"timeout": 10.0, **home})(properties)
     assert [result.verdict.value for result in results] == ["unsat", "sat", "unsat", "unknown"]
     assert [result.seconds for result in results] == [0.1080, 3.1077, 3.1428, 2.7026]
     point = results[1].counterexample
-    assert problems.network(point[None]).argmax(1) != problems.labels[1]
-    assert problems.region[1:2].contains(point[None])
+    assert properties.network(point[None]).argmax(1) != properties.labels[1]
+    assert properties.region[1:2].contains(point[None])
     assert results[3].reason == "α,β-CROWN gave up"
     assert read_result("unknown", 2.7026, timeout=1.0).verdict is Verdict.TIMEOUT  # the second it really had
 

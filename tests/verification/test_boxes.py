@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import soundness
-from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.search import input_splitting as boxes
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
@@ -41,11 +41,11 @@ def wide() -> nn.Module:
 def test_few_inputs_and_many_relus_are_decided_by_halving(monkeypatch):
     network = wide()
     images = torch.rand(12, 5)
-    problems = Problems.around(network, images, network(images).argmax(1), 0.2)
-    found = BranchAndBound(timeout=30)(problems)
+    properties = Properties.around(network, images, network(images).argmax(1), 0.2)
+    found = BranchAndBound(timeout=30)(properties)
     assert "halved boxes" in {result.decided_by for result in found}
     monkeypatch.setattr(boxes, "MOST_INPUTS", 0)
-    other = BranchAndBound(timeout=30)(problems)
+    other = BranchAndBound(timeout=30)(properties)
     assert [result.verdict for result in found] == [result.verdict for result in other]
     assert {Verdict.UNSAT, Verdict.SAT} == {result.verdict for result in found}
 
@@ -55,7 +55,7 @@ def test_a_tie_is_given_up_and_left_to_the_linear_program(always):
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
     network[0].weight.data, network[0].bias.data = torch.tensor([[1.0], [-1.0]]), torch.tensor([-0.5, 0.5])
     network[2].weight.data, network[2].bias.data = torch.tensor([[1.0, 1.0], [0.0, 0.0]]), torch.zeros(2)
-    (result,) = BranchAndBound(timeout=20)(Problems.around(network, torch.tensor([[0.6]]), torch.tensor([0]), 0.3))
+    (result,) = BranchAndBound(timeout=20)(Properties.around(network, torch.tensor([[0.6]]), torch.tensor([0]), 0.3))
     assert result.verdict is Verdict.ERROR
     assert soundness.TIE in result.reason
     assert result.seconds < 10
@@ -63,7 +63,7 @@ def test_a_tie_is_given_up_and_left_to_the_linear_program(always):
 
 def test_halving_that_leads_nowhere_is_given_up_at_half_time(monkeypatch):
     network = wide()
-    problems = Problems.around(network, torch.rand(1, 5), torch.tensor([0]), 0.5)
+    properties = Properties.around(network, torch.rand(1, 5), torch.tensor([0]), 0.5)
     monkeypatch.setattr(boxes, "certain", lambda lower, again, rounding: lower.clamp_max(-1.0))  # nothing is proved
     monkeypatch.setattr(boxes.Boxes, "_try", lambda self, owner, points: None)
     monkeypatch.setattr("steadynet.verification.search.property_batch.Root.attack", lambda self: None)
@@ -76,6 +76,6 @@ def test_halving_that_leads_nowhere_is_given_up_at_half_time(monkeypatch):
         took.append(time.perf_counter() - begun)
 
     monkeypatch.setattr(boxes.Boxes, "search", timed)
-    (result,) = BranchAndBound(timeout=2)(problems)
+    (result,) = BranchAndBound(timeout=2)(properties)
     assert result.decided_by != "halved boxes"
     assert took[0] < 1.6

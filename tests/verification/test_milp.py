@@ -14,20 +14,20 @@ from steadynet.attacks.region import InputRegion
 from steadynet.bounds import graph_of
 from steadynet.bounds.crown import propagate
 from steadynet.graph.operations import Interval
-from steadynet.verification.properties import Problems, Verdict
+from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.search.leaf import settle
-from steadynet.verification.search.milp_model import Program
+from steadynet.verification.search.milp_model import MilpModel
 from steadynet.verification.search.rounding import in_float64
 from steadynet.verification.search.subproblem import Split, Subproblem
 from steadynet.verification.verifiers import available
 from steadynet.verification.verifiers.milp import Milp
 
 
-def program_of(network: nn.Module, region: InputRegion, splits: tuple[Split, ...] = ()) -> Program:
+def program_of(network: nn.Module, region: InputRegion, splits: tuple[Split, ...] = ()) -> MilpModel:
     with torch.no_grad():
         graph = graph_of(network, region.lower.shape[1:])
         backward, _ = propagate(graph, Interval(region.lower, region.upper))
-    return Program(in_float64(backward), splits)
+    return MilpModel(in_float64(backward), splits)
 
 
 def hat() -> nn.Sequential:
@@ -56,8 +56,8 @@ def test_minimum_by_hand():
 @pytest.mark.parametrize(("radius", "verdict"), [(0.09, "unsat"), (0.1001, "sat"), (0.5, "sat"), (0.0, "unsat")])
 def test_the_edge_of_a_hat(radius, verdict):
     # at 0.1 the label changes at 0.2: the edge is a radius of 0.1
-    problems = Problems.around(hat(), torch.tensor([[0.1]]), torch.tensor([0]), radius)
-    (result,) = Milp()(problems)
+    properties = Properties.around(hat(), torch.tensor([[0.1]]), torch.tensor([0]), radius)
+    (result,) = Milp()(properties)
     assert result.verdict.value == verdict
     assert (result.counterexample is not None) == (verdict == "sat")
     if verdict == "unsat":
@@ -106,9 +106,9 @@ def test_leaf_with_a_maximum_is_settled_exactly():
 def test_times_out_within_a_second_and_times_add_up():
     torch.manual_seed(0)
     network = dense(20, 60, 60, 60, 4)
-    problems = Problems.around(network, torch.rand(2, 20), network(torch.rand(2, 20)).argmax(1), 0.4)
+    properties = Properties.around(network, torch.rand(2, 20), network(torch.rand(2, 20)).argmax(1), 0.4)
     start = time.perf_counter()
-    results = Milp(timeout=1.0)(problems)
+    results = Milp(timeout=1.0)(properties)
     elapsed = time.perf_counter() - start
     assert all(result.seconds < 2.0 for result in results)
     assert sum(result.seconds for result in results) == pytest.approx(elapsed, abs=0.1)
@@ -116,7 +116,7 @@ def test_times_out_within_a_second_and_times_add_up():
 
 def test_a_crash_is_an_error_with_its_reason():
     network = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
-    results = Milp()(Problems.around(network, torch.rand(2, 2), torch.tensor([0, 1]), 0.1))
+    results = Milp()(Properties.around(network, torch.rand(2, 2), torch.tensor([0, 1]), 0.1))
     open_ones = [result for result in results if result.verdict != Verdict.SAT]
     assert open_ones
     for result in open_ones:
@@ -150,5 +150,5 @@ def test_highs_is_not_believed_where_its_presolve_is_wrong():
 
 def test_a_tie_is_unknown():
     case = soundness.make(soundness.KINDS.index("thin margin"))
-    verdicts = {result.verdict for result in Milp()(case.problems())}
+    verdicts = {result.verdict for result in Milp()(case.properties())}
     assert verdicts <= {Verdict.UNKNOWN, Verdict.SAT}

@@ -8,8 +8,8 @@ from torch import nn
 
 import soundness
 from steadynet.attacks.pgd import find_counterexamples
-from steadynet.verification.properties import Problems, Verdict
-from steadynet.verification.search.milp_model import Minimum, Program
+from steadynet.verification.properties import Properties, Verdict
+from steadynet.verification.search.milp_model import MilpModel, Minimum
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 SHORT = 10  # networks of each kind
@@ -28,35 +28,35 @@ def test_a_planted_counterexample_that_pgd_does_not_find_is_found():
     for turn in range(4):
         torch.manual_seed(turn)
         case = soundness.needle(turn)
-        problems = case.problems()
-        found, _ = find_counterexamples(case.network, case.images, case.labels, problems.region, steps=50, restarts=3)
+        properties = case.properties()
+        found, _ = find_counterexamples(case.network, case.images, case.labels, properties.region, steps=50, restarts=3)
         missed += int((~found).sum())
         for verifier in soundness.verifiers().values():
-            assert [result.verdict for result in verifier(problems)] == [Verdict.SAT] * len(problems)
+            assert [result.verdict for result in verifier(properties)] == [Verdict.SAT] * len(properties)
     assert missed > 4
 
 
 def test_a_mixed_integer_program_finds_the_needle_and_is_never_asked_for_a_proof(monkeypatch):
     case, asked = soundness.needle(1), []
-    attempt = Program.attempt
+    attempt = MilpModel.attempt
 
     def lie(self, form, *limits):
         asked.append(attempt(self, form, *limits))
         return Minimum(float("inf"), None, True)  # HiGHS has called programs infeasible that are not
 
-    decided_by = {result.decided_by for result in BranchAndBound()(case.problems())}
+    decided_by = {result.decided_by for result in BranchAndBound()(case.properties())}
     assert "mixed-integer program" in decided_by
-    monkeypatch.setattr(Program, "attempt", lie)
-    assert {result.verdict for result in BranchAndBound()(case.problems())} == {Verdict.SAT}
+    monkeypatch.setattr(MilpModel, "attempt", lie)
+    assert {result.verdict for result in BranchAndBound()(case.properties())} == {Verdict.SAT}
     assert asked
 
 
 def test_a_batch_gets_the_verdicts_of_its_properties_one_at_a_time():
     for seed in range(0, 3 * len(soundness.KINDS), 3):
-        problems = soundness.make(seed).problems()
+        properties = soundness.make(seed).properties()
         for verifier in soundness.verifiers().values():
-            together = [result.verdict for result in verifier(problems)]
-            alone = [verifier(problems[index : index + 1])[0].verdict for index in range(len(problems))]
+            together = [result.verdict for result in verifier(properties)]
+            alone = [verifier(properties[index : index + 1])[0].verdict for index in range(len(properties))]
             assert together == alone, f"seed {seed}"
 
 
@@ -65,9 +65,9 @@ def test_a_tie_is_never_proved(label):
     network = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
     nn.init.zeros_(network[2].weight)
     nn.init.zeros_(network[2].bias)
-    problems = Problems.around(network, torch.rand(2, 2), torch.full((2,), label), 0.1)
+    properties = Properties.around(network, torch.rand(2, 2), torch.full((2,), label), 0.1)
     for verifier in soundness.verifiers().values():
-        for result in verifier(problems):
+        for result in verifier(properties):
             assert result.verdict == Verdict.SAT if label else soundness.TIE in result.reason
 
 
@@ -76,9 +76,9 @@ def test_a_margin_that_float32_cannot_see_is_never_proved():
     network = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2))
     for parameter, value in zip(network.parameters(), ([[1.0]], [0.0], [[8.0], [8.0]], [0.0, 1e-7]), strict=True):
         parameter.data = torch.tensor(value)
-    problems = Problems.around(network, torch.tensor([[0.001]]), torch.tensor([1]), 1.0)
+    properties = Properties.around(network, torch.tensor([[0.001]]), torch.tensor([1]), 1.0)
     for verifier in soundness.verifiers().values():
-        assert verifier(problems)[0].verdict != Verdict.UNSAT
+        assert verifier(properties)[0].verdict != Verdict.UNSAT
 
 
 @pytest.mark.parametrize("weight", [1e30, torch.inf, torch.nan])
@@ -87,6 +87,6 @@ def test_what_overflows_is_never_proved(weight):
     network = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     network[0].weight.data[0] = weight
     network[2].weight.data[0] = 1e20
-    problems = Problems.around(network, torch.rand(3, 2), torch.tensor([0, 1, 0]), 0.3)
-    for result in BranchAndBound(timeout=0.5)(problems):
+    properties = Properties.around(network, torch.rand(3, 2), torch.tensor([0, 1, 0]), 0.3)
+    for result in BranchAndBound(timeout=0.5)(properties):
         assert result.verdict != Verdict.UNSAT

@@ -14,7 +14,7 @@ from steadynet import Verdict, verify
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import settings_of
-from steadynet.verification.properties import Problems, Result, is_counterexample
+from steadynet.verification.properties import Properties, Result, is_counterexample
 from steadynet.verification.verifiers import available
 from steadynet.verification.verify import checked, make_verifier
 
@@ -100,13 +100,13 @@ def test_agrees_with_many_points_of_the_region(name, build):
     with torch.no_grad():
         labels = network(images).argmax(1)
     for eps in (0.01, 0.3):
-        problems = Problems.around(network, images, labels, eps)
+        properties = Properties.around(network, images, labels, eps)
         for index, result in enumerate(verify(network, images, labels, eps, name, timeout=20)):
             assert result.verdict in (Verdict.UNSAT, Verdict.SAT)
             if result.verdict is Verdict.SAT:
-                assert is_counterexample(problems, index, result.counterexample)
+                assert is_counterexample(properties, index, result.counterexample)
             else:
-                region = problems.region[index : index + 1]
+                region = properties.region[index : index + 1]
                 points = torch.lerp(region.lower, region.upper, torch.rand(3000, *shape))
                 with torch.no_grad():
                     assert (network(points).argmax(1) == labels[index]).all()
@@ -165,16 +165,16 @@ def test_one_property_that_breaks_leaves_the_others(name, monkeypatch):
     """The check of a counterexample breaks for one image only."""
     import sys
 
-    def check(problems, index, point):
-        if float(problems.images[index]) == pytest.approx(0.55):
+    def check(properties, index, point):
+        if float(properties.images[index]) == pytest.approx(0.55):
             raise ZeroDivisionError("boom")
-        return is_counterexample(problems, index, point)
+        return is_counterexample(properties, index, point)
 
     for module in list(sys.modules.values()):
         if module and getattr(module, "__name__", "").startswith("steadynet.") and hasattr(module, "is_counterexample"):
             monkeypatch.setattr(module, "is_counterexample", check)
     results = available()[name](timeout=5)(
-        Problems.around(threshold(), torch.tensor([[0.9], [0.55], [0.45], [0.1]]), torch.tensor([0, 0, 1, 1]), 0.1)
+        Properties.around(threshold(), torch.tensor([[0.9], [0.55], [0.45], [0.1]]), torch.tensor([0, 0, 1, 1]), 0.1)
     )
     assert verdicts(results) == ["unsat", "error", "sat", "unsat"]
     assert "boom" in results[1].reason
@@ -193,23 +193,23 @@ def test_the_times_of_the_properties_add_up_to_the_wall_time():
     images = some_images(40)
     with torch.no_grad():
         labels = network(images).argmax(1)
-    problems = Problems.around(network, images, labels, 0.15)
+    properties = Properties.around(network, images, labels, 0.15)
     verifier = make_verifier("branch_and_bound", {"timeout": 20.0, "group": 16})
-    verifier(problems[:2])  # what is done once a process
+    verifier(properties[:2])  # what is done once a process
     started = time.perf_counter()
-    results = verifier(problems)
+    results = verifier(properties)
     wall = time.perf_counter() - started
     assert sum(result.seconds for result in results) == pytest.approx(wall, rel=0.05)
 
 
 def test_the_word_of_a_verifier_is_not_taken_for_a_counterexample():
-    problems = Problems.around(threshold(), torch.tensor([[0.9], [0.55]]), torch.tensor([0, 0]), 0.1)
-    with evaluation_mode(problems.network):
+    properties = Properties.around(threshold(), torch.tensor([[0.9], [0.55]]), torch.tensor([0, 0]), 0.1)
+    with evaluation_mode(properties.network):
         right = Result(Verdict.SAT, 1.0, torch.tensor([0.47]))
-        assert checked(problems, 1, right) is right
+        assert checked(properties, 1, right) is right
         outside, robust = Result(Verdict.SAT, 1.0, torch.tensor([0.4])), Result(Verdict.SAT, 1.0, torch.tensor([0.85]))
         for index, result in ((1, outside), (0, robust), (0, Result(Verdict.SAT, 1.0))):
-            found = checked(problems, index, result)
+            found = checked(properties, index, result)
             assert (found.verdict, found.counterexample) == (Verdict.ERROR, None)
             assert found.reason == "the counterexample given does not replay"
 

@@ -145,7 +145,7 @@ def test_random_properties_agree_with_a_grid_and_with_milp(question):
         violated |= bool((outputs @ case.matrix.T <= case.bound).all(1).any())
     verdicts = {}
     for name in ("branch_and_bound", "milp"):
-        results = [result for each in pose(graph, specification) for result in make_verifier(name, {})(each.problems)]
+        results = [result for each in pose(graph, specification) for result in make_verifier(name, {})(each.properties)]
         verdicts[name] = {result.verdict for result in results}
         decided = {Verdict.SAT, Verdict.UNSAT}
         assert verdicts[name] <= decided or "zero to within rounding" in "".join(result.reason for result in results)
@@ -163,7 +163,7 @@ def test_the_question_scores_each_case_by_its_worst_constraint():
     )
     (asked,) = pose(network, Specification(2, 3, cases))
     points = torch.rand(50, 2)
-    scores, outputs = asked.problems.network(points), network(points).double().numpy()
+    scores, outputs = asked.properties.network(points), network(points).double().numpy()
     for index, case in enumerate(cases):
         expected = -(outputs @ case.matrix.T - case.bound).max(1)
         assert np.allclose(scores[:, index].numpy(), expected, atol=1e-6)

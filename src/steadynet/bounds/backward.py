@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.patches import Matrices, Window, transposed_on_windows
+from steadynet.bounds.patches import Matrices, Patch, transposed_on_windows
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
 
@@ -43,7 +43,7 @@ class Rows:
     """Linear functions of one value: coefficients (n, *shape), or (n, channels, *window) with a cell of a grid each."""
 
     coefficients: Tensor
-    window: Window | None = None
+    window: Patch | None = None
     cells: Tensor | None = None
 
     def per_row(self, layer: Tensor, owner: Tensor | None) -> Tensor:

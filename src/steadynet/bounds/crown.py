@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds.backward import Backward, Rows
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.patches import Window
+from steadynet.bounds.patches import Patch
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
 from steadynet.graph.translate import graph_of
@@ -116,7 +116,7 @@ def rows_at_once(backward: Backward, position: int, memory: int) -> int:
 def _row_width(backward: Backward, position: int) -> int:
     """The most coefficients a row for one neuron of this value has on its way back, along the first inputs."""
     shapes = backward.shapes
-    window = Window.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
+    window = Patch.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
     widest = 1
     while position > 0:
         node = backward.graph.nodes[position - 1]
@@ -140,7 +140,7 @@ def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tens
         channels, height, width = shape
         coefficients = torch.zeros(len(chosen), channels, 1, 1, dtype=dtype, device=chosen.device)
         coefficients[torch.arange(len(chosen), device=chosen.device), chosen[:, 1]] = 1.0
-        return Rows(coefficients, Window.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
+        return Rows(coefficients, Patch.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
     coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
     place = (torch.arange(len(chosen), device=chosen.device), *chosen[:, 1:].t())
     coefficients[place] = 1.0

@@ -20,7 +20,7 @@ Matrices = dict[tuple[int, int, int], Tensor]
 
 
 @dataclass(frozen=True)
-class Window:
+class Patch:
     """Where the windows of a grid of positions lie in a layer: all have one size."""
 
     grid: tuple[int, int]
@@ -29,16 +29,16 @@ class Window:
     size: tuple[int, int]
 
     @classmethod
-    def single(cls, height: int, width: int) -> Window:
+    def single(cls, height: int, width: int) -> Patch:
         """Each position sees itself."""
         return cls((height, width), (1, 1), (0, 0), (1, 1))
 
-    def behind(self, convolution: Convolution) -> Window:
+    def behind(self, convolution: Convolution) -> Patch:
         """The same rows, seen one convolution further back."""
         kernel, dilation = convolution.weight.shape[2:], convolution.dilation
         stride, padding = convolution.stride, convolution.padding
         axes = (0, 1)
-        return Window(
+        return Patch(
             self.grid,
             tuple(self.stride[axis] * stride[axis] for axis in axes),  # type: ignore[arg-type]
             tuple(self.offset[axis] * stride[axis] + padding[axis] for axis in axes),  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def transposed_on_windows(convolution: Convolution, rows: Tensor, matrices: Matr
     Small windows go through a matrix, kept in ``matrices``: on a CPU that is faster than a convolution of tiny images.
     """
     whole = Convolution(convolution.weight, None, convolution.stride, (0, 0), convolution.dilation, convolution.groups)
-    size = Window((1, 1), (1, 1), (0, 0), (rows.shape[2], rows.shape[3])).behind(whole).size
+    size = Patch((1, 1), (1, 1), (0, 0), (rows.shape[2], rows.shape[3])).behind(whole).size
     shape = (convolution.weight.shape[1] * convolution.groups, *size)
     outputs, inputs = rows[0].numel(), shape[0] * size[0] * size[1]
     if outputs * inputs > _LARGEST_MATRIX:

@@ -20,7 +20,7 @@ KEPT = ("data", "model", "validation", "seed", "normalise")  # settings of the r
 
 
 def _configure(parser: Parser) -> None:
-    from steadynet.experiments.tuning import Effort
+    from steadynet.experiments.tuning import TuningBudget
     from steadynet.plugins import settings_of
     from steadynet.training.settings import TrainingSettings
 
@@ -33,19 +33,21 @@ def _configure(parser: Parser) -> None:
         help="percentage points of validation accuracy to lose",
     )
     parser.add_argument("--out", metavar="RUN", required=True, help="the run directory to write")
-    add_flags(parser.add_argument_group("the search"), settings_of(Effort))
+    add_flags(parser.add_argument_group("the search"), settings_of(TuningBudget))
     add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
     add_flags(parser.add_argument_group("the methods' own settings"), settings_of_methods())
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display import console
-    from steadynet.experiments.tuning import Effort, Window, tune
+    from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, tune
     from steadynet.plugins import settings_of
     from steadynet.runs.directory import RunDirectory
 
     given = {key: value for key, value in vars(arguments).items() if key not in OWN}
-    effort = Effort(**{entry.name: given.pop(entry.name) for entry in settings_of(Effort) if entry.name in given})
+    effort = TuningBudget(
+        **{entry.name: given.pop(entry.name) for entry in settings_of(TuningBudget) if entry.name in given}
+    )
     if "init" not in given:
         raise UserError("--init names the run to start from")
     config = RunDirectory.existing(given["init"]).read_config()
@@ -53,7 +55,9 @@ def _run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     if out.exists() and not (RunDirectory(out).is_run() or (out / "tuning.json").is_file()):
         raise UserError(f"{out} exists and is not a run directory: choose another --out")
-    record = tune(values, Window(*arguments.target_drop), effort, out=out, trials=Path(f"{out}.trials"), train=_trained)
+    record = tune(
+        values, AccuracyWindow(*arguments.target_drop), effort, out=out, trials=Path(f"{out}.trials"), train=_trained
+    )
     _show(record)
     if not record["reached"]:
         return 1

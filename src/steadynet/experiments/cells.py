@@ -19,7 +19,7 @@ from steadynet.data import Dataset
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.experiments.grid import KINDS, Grid
 from steadynet.experiments.shards import Ask
-from steadynet.experiments.tuning import Effort
+from steadynet.experiments.tuning import TuningBudget
 from steadynet.files import disk_errors
 from steadynet.plugins import fits
 from steadynet.training.settings import parse_phases, parse_radius, resolve
@@ -136,7 +136,7 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
         whole["init"] = init.key
         settings["init"] = init.run
     if "drop" in table:
-        tuning = dataclasses.asdict(Effort(**grid.content.get("tuning", {})))
+        tuning = dataclasses.asdict(TuningBudget(**grid.content.get("tuning", {})))
         whole |= {"drop": table["drop"], "tuning": tuning}
     cell = Cell(
         model=model,

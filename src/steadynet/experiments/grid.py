@@ -17,7 +17,7 @@ import tomli_w
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
-from steadynet.experiments.tuning import Effort
+from steadynet.experiments.tuning import TuningBudget
 from steadynet.files import read_toml
 from steadynet.plugins import choose, make, settings_of
 from steadynet.training.settings import TrainingSettings
@@ -157,7 +157,7 @@ def _check_tables(content: dict[str, Any], source: str) -> None:
     places |= {f"{source} [methods.{name}]": table for name, table in content["methods"].items()}
     verifier = content.get("verification", {}).get("verifier", "branch_and_bound")
     of_verifier = tuple(entry.name for entry in settings_of(choose("verifier", verifier, verifiers.available())))
-    make(Effort, content.get("tuning", {}))
+    make(TuningBudget, content.get("tuning", {}))
     for place, holder in places.items():
         _known("evaluation", holder.get("evaluation", {}), f"{place} [evaluation]")
         _known("resources", holder.get("resources", {}), f"{place} [resources]")

@@ -70,8 +70,8 @@ def _train(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
 def _tune(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
     return tuning.tune(
         _settings(spec, root),
-        tuning.Window(*spec["drop"]),
-        tuning.Effort(**spec["tuning"]),
+        tuning.AccuracyWindow(*spec["drop"]),
+        tuning.TuningBudget(**spec["tuning"]),
         out=root / spec["run"],
         trials=root / spec["trials"],
         train=lambda values, path: train_or_go_on(values, path, report),

@@ -28,7 +28,7 @@ Train = Callable[[dict[str, Any], Path], RunDirectory]
 
 
 @dataclass(frozen=True)
-class Window:
+class AccuracyWindow:
     """How many percentage points of accuracy may be lost: at least ``low``, at most ``high``."""
 
     low: float
@@ -40,7 +40,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Effort:
+class TuningBudget:
     """How hard to search: short fine-tunings of ``trial_epochs``, then a few of full length."""
 
     trial_epochs: int = setting(5, "epochs of a short fine-tuning")
@@ -67,14 +67,14 @@ def strength_of(method: str) -> tuple[str | None, str]:
 
 
 def search(
-    measure: Callable[[float], float], window: Window, start: float, most: int, high: float = math.inf
+    measure: Callable[[float], float], window: AccuracyWindow, start: float, most: int, high: float = math.inf
 ) -> tuple[float | None, list[tuple[float, float]]]:
     """A strength whose drop lies in the window, or None, and every (strength, drop) tried.
 
     The drop is taken to grow with the strength: it is multiplied or divided until the window lies between two that were
     tried, then bisected (geometrically).
 
-    >>> found, tried = search(lambda strength: 2 * strength, Window(5, 6), start=0.5, most=9)
+    >>> found, tried = search(lambda strength: 2 * strength, AccuracyWindow(5, 6), start=0.5, most=9)
     >>> found, len(tried)
     (2.8284271247461903, 5)
     """
@@ -99,7 +99,7 @@ def search(
 
 
 def tune(
-    values: Mapping[str, Any], window: Window, effort: Effort, *, out: Path, trials: Path, train: Train
+    values: Mapping[str, Any], window: AccuracyWindow, effort: TuningBudget, *, out: Path, trials: Path, train: Train
 ) -> dict[str, Any]:
     """Fine-tune ``values["init"]`` so that its validation accuracy drops into the window; write that run to ``out``.
 

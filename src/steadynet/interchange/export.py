@@ -69,7 +69,7 @@ class ExportFolder:
 
 
 @dataclass(frozen=True)
-class Properties:
+class LabelledImages:
     """That images keep their labels within some radii: images (n, *shape) in [0, 1], and what the data calls them."""
 
     images: Tensor
@@ -84,7 +84,7 @@ class Properties:
 
 def export(
     network: nn.Module,
-    properties: Properties,
+    properties: LabelledImages,
     path: str | Path,
     *,
     timeout: float = 60.0,

@@ -21,7 +21,7 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import describe_value, settings_of
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
-from steadynet.verification.properties import Problems, Result, Verdict
+from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verify import checked
 
@@ -60,7 +60,7 @@ class CrossCheck:
     def __len__(self) -> int:
         return len(self.verifiers) * len(self.radii) * len(self.index)
 
-    def properties(self) -> Iterator[tuple[float, int]]:
+    def pairs(self) -> Iterator[tuple[float, int]]:
         """Radius and place of each property."""
         return ((eps, place) for eps in self.radii for place in range(len(self.index)))
 
@@ -71,17 +71,17 @@ class CrossCheck:
                 torch.manual_seed(0)
                 self._ask(verifier, eps, self._problems(eps), on_result)
 
-    def _ask(self, verifier: Verifier, eps: float, problems: Problems, on_result: Callable[[str], None]) -> None:
+    def _ask(self, verifier: Verifier, eps: float, properties: Properties, on_result: Callable[[str], None]) -> None:
         def record(place: int, result: Result) -> None:
-            self.results[verifier.name, eps, place] = checked(problems, place, result)
+            self.results[verifier.name, eps, place] = checked(properties, place, result)
             on_result(verifier.name)
 
-        verifier.verify(problems, record)
+        verifier.verify(properties, record)
 
     def contradictions(self) -> list[Contradiction]:
         """Where ``sat`` stands against ``unsat``; time-outs, errors and what is unknown contradict nobody."""
         found = []
-        for eps, place in self.properties():
+        for eps, place in self.pairs():
             said = {verdict: self._who_said(verdict, eps, place) for verdict in (Verdict.SAT, Verdict.UNSAT)}
             if all(said.values()):
                 found.append(Contradiction(eps, place, said[Verdict.SAT], said[Verdict.UNSAT]))
@@ -123,13 +123,13 @@ class CrossCheck:
             "run": str(self.trained.run.path),
             "data": self.data,
             "verifiers": {verifier.name: _settings(verifier) for verifier in self.verifiers},
-            "properties": [self._described(eps, place) for eps, place in self.properties()],
+            "properties": [self._described(eps, place) for eps, place in self.pairs()],
             "totals": {verifier.name: self._total(verifier.name) for verifier in self.verifiers},
             "contradictions": [self.keep_evidence(found) for found in self.contradictions()],
         }
 
-    def _problems(self, eps: float) -> Problems:
-        return Problems.around(self.trained.network, self.pixels, self.labels, eps)
+    def _problems(self, eps: float) -> Properties:
+        return Properties.around(self.trained.network, self.pixels, self.labels, eps)
 
     def _who_said(self, verdict: Verdict, eps: float, place: int) -> list[str]:
         names = [verifier.name for verifier in self.verifiers]
@@ -153,7 +153,7 @@ class CrossCheck:
         }
 
     def _total(self, name: str) -> dict[str, Any]:
-        mine = [self.results[name, eps, place] for eps, place in self.properties()]
+        mine = [self.results[name, eps, place] for eps, place in self.pairs()]
         counts = {verdict.value: sum(result.verdict is verdict for result in mine) for verdict in Verdict}
         return {**counts, "seconds": sum(result.seconds for result in mine)}
 

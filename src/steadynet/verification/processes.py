@@ -25,7 +25,7 @@ class OverdueError(Exception):
     """The program took longer than it may."""
 
 
-class Program:
+class ExternalProgram:
     """A running program with its own process group; leaving the ``with`` block ends it and all that it started.
 
     ``heard``: whether anybody wants its lines.
@@ -53,7 +53,7 @@ class Program:
         for reader in self._readers:
             reader.start()
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> ExternalProgram:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,14 +20,14 @@ from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Dense, Operation, Rectifier, Sum
 from steadynet.interchange.vnnlib.specification import Case, Specification, Vector
-from steadynet.verification.properties import Problems
+from steadynet.verification.properties import Properties
 
 
 @dataclass(frozen=True)
 class Questions:
-    """Boxes with the same ways to violate the property: as problems, one a box."""
+    """Boxes with the same ways to violate the property: as properties, one a box."""
 
-    problems: Problems
+    properties: Properties
     boxes: list[tuple[Vector, Vector]]
 
     def __len__(self) -> int:
@@ -35,7 +35,7 @@ class Questions:
 
     def __getitem__(self, rows: slice | list[int]) -> Questions:
         boxes = self.boxes[rows] if isinstance(rows, slice) else [self.boxes[row] for row in rows]
-        return Questions(self.problems[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
+        return Questions(self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
 
 
 def pose(network: GraphNetwork, specification: Specification) -> list[Questions]:
@@ -61,7 +61,7 @@ def _questions(network: GraphNetwork, alike: list[list[Case]]) -> Questions:
     upper = torch.stack([_rounded(box[1], down=False) for box in boxes]).view(-1, *network.input_shape)
     region = InputRegion(lower, upper)
     labels = torch.full((len(boxes),), len(cases))
-    return Questions(Problems(judge, region.project((lower + upper) / 2), labels, region), boxes)
+    return Questions(Properties(judge, region.project((lower + upper) / 2), labels, region), boxes)
 
 
 def _rounded(values: Vector, *, down: bool) -> Tensor:

@@ -19,7 +19,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import describe_value, settings_of
 from steadynet.runs.trained import TrainedNetwork
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verdicts import (
     Row,
     VerdictFile,
@@ -133,27 +133,27 @@ class RunVerification:
             return False
         return point.shape == self.pixels.shape[1:] and self._refutes(self._problems(eps), place, point)
 
-    def _problems(self, eps: float) -> Problems:
-        return Problems.around(self.trained.network, self.pixels, self.labels, eps)
+    def _problems(self, eps: float) -> Properties:
+        return Properties.around(self.trained.network, self.pixels, self.labels, eps)
 
-    def _on_device(self, problems: Problems) -> Problems:
-        return problems if self.device.type == "cpu" else problems.moved(self.network, self.device)
+    def _on_device(self, properties: Properties) -> Properties:
+        return properties if self.device.type == "cpu" else properties.moved(self.network, self.device)
 
-    def _refutes(self, problems: Problems, place: int, point: Tensor) -> bool:
+    def _refutes(self, properties: Properties, place: int, point: Tensor) -> bool:
         with evaluation_mode(self.trained.network), full_precision(CPU):
-            return is_counterexample(problems, place, point.cpu())
+            return is_counterexample(properties, place, point.cpu())
 
     def _decide(self, eps: float, places: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
-        problems = self._problems(eps)[places]
+        properties = self._problems(eps)[places]
 
         def record(position: int, result: Result) -> None:
             place = int(places[position])
-            row = self._row(eps, place, checked(problems, position, _on_cpu(result)))
+            row = self._row(eps, place, checked(properties, position, _on_cpu(result)))
             file.add(row)
             self.rows[eps, place] = row
             on_row(row)
 
-        self.verifier.verify(self._on_device(problems), record)
+        self.verifier.verify(self._on_device(properties), record)
 
     def _row(self, eps: float, place: int, result: Result) -> Row:
         index, label, task = int(self.index[place]), int(self.labels[place]), self.tasks[place]
@@ -182,19 +182,19 @@ class RunVerification:
 
     def attack(self, eps: float, steps: int) -> int:
         """How many of the images keep their label under PGD; one that was proved and does not is warned of."""
-        problems, kept = self._problems(eps), 0
-        for places in torch.arange(len(problems)).split(ATTACKED_AT_ONCE):
-            part = self._on_device(problems[places])
+        properties, kept = self._problems(eps), 0
+        for places in torch.arange(len(properties)).split(ATTACKED_AT_ONCE):
+            part = self._on_device(properties[places])
             with full_precision(self.device):
                 found, points = find_counterexamples(part.network, part.images, part.labels, part.region, steps=steps)
             for row in found.nonzero().flatten().tolist():
-                self._compare(eps, int(places[row]), problems, points[row])
+                self._compare(eps, int(places[row]), properties, points[row])
             kept += int((~found).sum())
         return kept
 
-    def _compare(self, eps: float, place: int, problems: Problems, point: Tensor) -> None:
+    def _compare(self, eps: float, place: int, properties: Properties, point: Tensor) -> None:
         row = self.rows.get((eps, place))
-        if row and row.verdict is Verdict.UNSAT and self._refutes(problems, place, point):
+        if row and row.verdict is Verdict.UNSAT and self._refutes(properties, place, point):
             warnings.warn(
                 f"{row.verifier} proved test image {row.index} at ε {eps:g}, but an attack refutes it: "
                 "a defect of the verifier, please report it",

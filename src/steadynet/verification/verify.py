@@ -11,7 +11,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import choose, make
 from steadynet.verification import verifiers
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verifiers import Verifier
 
 
@@ -33,9 +33,9 @@ def verify(
         raise UserError(f"pixels lie in [{float(images.min()):g}, {float(images.max()):g}]; they must lie in [0, 1]")
     if not eps > 0:
         raise UserError(f"eps = {eps} must be larger than 0")
-    problems = Problems.around(model, images, labels, eps)
+    properties = Properties.around(model, images, labels, eps)
     return [
-        checked(problems, index, result) for index, result in enumerate(make_verifier(verifier, settings)(problems))
+        checked(properties, index, result) for index, result in enumerate(make_verifier(verifier, settings)(properties))
     ]
 
 
@@ -44,12 +44,12 @@ def make_verifier(name: str, settings: dict[str, object]) -> Verifier:
     return make(choose("verifier", name, verifiers.available()), settings)
 
 
-def checked(problems: Problems, index: int, result: Result) -> Result:
+def checked(properties: Properties, index: int, result: Result) -> Result:
     """The result; but one that says ``sat`` without a counterexample that replays is an error, whoever says it."""
     if result.verdict is not Verdict.SAT:
         return result
-    with evaluation_mode(problems.network), full_precision(problems.images.device):
-        if result.counterexample is not None and is_counterexample(problems, index, result.counterexample):
+    with evaluation_mode(properties.network), full_precision(properties.images.device):
+        if result.counterexample is not None and is_counterexample(properties, index, result.counterexample):
             return result
     return replace(
         result, verdict=Verdict.ERROR, counterexample=None, reason="the counterexample given does not replay"

@@ -113,7 +113,7 @@ class _Attempt:
                 return undecided + waiting[place:]
             verifier = make_verifier(self.verifier, self.settings | {"timeout": self.left() / count})
             count -= len(questions)
-            results = verifier(questions.problems)
+            results = verifier(questions.properties)
             for index, result in enumerate(results):
                 if result.verdict is Verdict.SAT:
                     answer = self._replayed(questions, index, result)
@@ -140,13 +140,13 @@ class _Attempt:
 
     def _deeper(self, questions: Questions, index: int, point: Tensor) -> Tensor:
         """A point near a counterexample that violates the property more clearly."""
-        problems = questions.problems[index : index + 1]
+        properties = questions.properties[index : index + 1]
         with torch.no_grad():
-            case = int(problems.network(point[None])[0, :-1].argmax())
-        width = float((problems.region.upper - problems.region.lower).max())
+            case = int(properties.network(point[None])[0, :-1].argmax())
+        width = float((properties.region.upper - properties.region.lower).max())
         return descend(
-            lambda tried: -problems.network(tried)[:, case],
-            problems.region, point[None], steps=POLISHING_STEPS, step_size=width / 40, shrink=True,
+            lambda tried: -properties.network(tried)[:, case],
+            properties.region, point[None], steps=POLISHING_STEPS, step_size=width / 40, shrink=True,
         )[0]  # fmt: skip
 
     def _refuted(self, inputs: Vector, by: str) -> Answer | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Effort:
+class Budget:
     """Seconds a property, the attack's steps and restarts, subproblems a batch, bytes a backward pass."""
 
     timeout: float

@@ -8,19 +8,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search.time_accounting import Clock
 
 
 class Ledger:
     """The books of a search over some properties: all time is charged, each property is decided once."""
 
-    def __init__(self, problems: Problems, timeout: float, on_result: Callable[[int, Result], None]) -> None:
-        self.problems, self.on_result = problems, on_result
-        self.clock = Clock(len(problems), timeout)
-        self.open = set(range(len(problems)))
-        self.stable: list[float | None] = [None] * len(problems)
-        self.subproblems = [0] * len(problems)
+    def __init__(self, properties: Properties, timeout: float, on_result: Callable[[int, Result], None]) -> None:
+        self.properties, self.on_result = properties, on_result
+        self.clock = Clock(len(properties), timeout)
+        self.open = set(range(len(properties)))
+        self.stable: list[float | None] = [None] * len(properties)
+        self.subproblems = [0] * len(properties)
         self._untold: dict[int, Result] = {}  # decided since the last charge: they still pay their share of it
 
     def prove(self, index: int, margin: float, by: str) -> None:
@@ -29,7 +29,7 @@ class Ledger:
 
     def refute(self, index: int, point: Tensor, by: str) -> bool:
         """Whether the point is a counterexample: then that is the verdict."""
-        if index not in self.open or not is_counterexample(self.problems, index, point):
+        if index not in self.open or not is_counterexample(self.properties, index, point):
             return False
         self._decide(index, Verdict.SAT, by, point=point)
         return True

@@ -100,7 +100,7 @@ class Boxes:
         try:
             with torch.no_grad():
                 found, _ = propagate(
-                    self.root.graph, parts.box, self.root.effort.memory, out_of_time, known=parts.bounds
+                    self.root.graph, parts.box, self.root.budget.memory, out_of_time, known=parts.bounds
                 )
                 backward = widened(found)
                 lower, steep = self._bound(backward, parts.owner)
@@ -145,7 +145,7 @@ class Boxes:
     def _try(self, owner: Tensor, points: Tensor) -> None:
         """Points as counterexamples."""
         with torch.no_grad():
-            wrong = self.root.problems.network(points).argmax(1) != self.root.problems.labels[owner]
+            wrong = self.root.properties.network(points).argmax(1) != self.root.properties.labels[owner]
         for row in wrong.nonzero().flatten().tolist():
             self.ledger.refute(int(owner[row]), points[row], "halved boxes")
 

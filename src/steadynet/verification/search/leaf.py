@@ -18,7 +18,7 @@ from steadynet.bounds.backward import Backward, Rows, Trail
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.operations import Interval, MaxPool
 from steadynet.verification.search.bounding import assemble
-from steadynet.verification.search.milp_model import DOUBT, Program
+from steadynet.verification.search.milp_model import DOUBT, MilpModel
 from steadynet.verification.search.rounding import CERTAIN
 from steadynet.verification.search.subproblem import Subproblem
 
@@ -58,7 +58,7 @@ def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, secon
     end = time.perf_counter() + seconds
     part = root.of_properties(torch.tensor([subproblem.owner], device="cpu"))
     try:
-        program = Program(part, out_of_time=lambda: time.perf_counter() >= end)
+        program = MilpModel(part, out_of_time=lambda: time.perf_counter() >= end)
     except OutOfTimeError:
         return None
     form = program.margin(margin)

@@ -1,6 +1,6 @@
 """Where inputs and unstable ReLUs are few, a mixed-integer program finds what the search has not found yet.
 
-HiGHS is asked for a counterexample only: its word that there is none is no proof (see ``Program.minimise``).
+HiGHS is asked for a counterexample only: its word that there is none is no proof (see ``MilpModel.minimise``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from steadynet.bounds.crown import OutOfTimeError
-from steadynet.verification.search.milp_model import DOUBT, Program
+from steadynet.verification.search.milp_model import DOUBT, MilpModel
 from steadynet.verification.search.property_batch import Root
 
 MOST_INPUTS = 64
@@ -29,12 +29,12 @@ def hand_over(root: Root) -> None:
 def _ask(root: Root, index: int) -> None:
     """One property: any point that HiGHS finds is tried, and nothing else of its answer is used."""
     had = root.ledger.clock.seconds[index]
-    seconds = min(max(had, LEAST_SECONDS), root.effort.timeout - had)
+    seconds = min(max(had, LEAST_SECONDS), root.budget.timeout - had)
     clock = root.ledger.clock
-    region = root.problems.region[index : index + 1]
+    region = root.properties.region[index : index + 1]
     try:
         part = root.exact().of_properties(torch.tensor([index], device="cpu"))
-        program = Program(part, (), lambda: clock.pending() >= seconds)
+        program = MilpModel(part, (), lambda: clock.pending() >= seconds)
     except OutOfTimeError:
         return
     for target in root.lower[index].argsort().tolist():

@@ -54,7 +54,7 @@ class _Columns:
         return torch.arange(self.count - len(lower), self.count, device="cpu")
 
 
-class Program:
+class MilpModel:
     """One property's network and box as a mixed-integer program; ``backward`` is just its, in float64 on the CPU."""
 
     def __init__(

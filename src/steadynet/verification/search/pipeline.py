@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from steadynet.devices import plain_convolutions
-from steadynet.verification.properties import Problems, Result
-from steadynet.verification.search.budget import Effort
+from steadynet.verification.properties import Properties, Result
+from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.decisions import Ledger
 from steadynet.verification.search.input_splitting import Boxes
 from steadynet.verification.search.milp_attack import hand_over
@@ -18,11 +18,11 @@ from steadynet.verification.search.relu_splitting import Tree
 FIRST_LOOK = 32  # subproblems a property may have before its inner bounds are refined
 
 
-def run_campaign(problems: Problems, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
+def run_campaign(properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
     """Decide every property, or end it when its time is over."""
-    ledger = Ledger(problems, effort.timeout, on_result)
+    ledger = Ledger(properties, budget.timeout, on_result)
     try:
-        _run_stages(Root(ledger, effort))
+        _run_stages(Root(ledger, budget))
         ledger.charge()
     finally:
         ledger.tell()  # whatever broke, what is decided is decided

@@ -12,8 +12,8 @@ from steadynet.bounds.crown import OutOfTimeError, propagate, rows_at_once
 from steadynet.bounds.optimised import Ascent, optimise, refine
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
-from steadynet.verification.properties import Problems
-from steadynet.verification.search.budget import Effort
+from steadynet.verification.properties import Properties
+from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.decisions import Ledger
 from steadynet.verification.search.rounding import CERTAIN, certain, doubt, in_float64, margin_rounding, on_cpu, widened
 
@@ -25,11 +25,11 @@ REFINED_AT_ONCE = 8  # properties
 class Root:
     """One group of properties as a batch: ``lower`` (properties, margins) holds the best bounds known."""
 
-    def __init__(self, ledger: Ledger, effort: Effort) -> None:
-        self.ledger, self.effort, self.problems = ledger, effort, ledger.problems
-        self.graph = graph_of(self.problems.network, tuple(self.problems.images.shape[1:]))
+    def __init__(self, ledger: Ledger, budget: Budget) -> None:
+        self.ledger, self.budget, self.properties = ledger, budget, ledger.properties
+        self.graph = graph_of(self.properties.network, tuple(self.properties.images.shape[1:]))
         self.end = len(self.graph.nodes)
-        self.targets = robustness_margins(self.problems)
+        self.targets = robustness_margins(self.properties)
         self.slopes: dict[tuple[int, int], dict[int, Tensor]] = {}
         self.backward: Backward
         self.lower: Tensor
@@ -39,16 +39,16 @@ class Root:
 
     def misclassified(self) -> None:
         """An image with a wrong label is its own counterexample (told with its stable share, after the bounds)."""
-        wrong = misclassified(self.problems.network, self.problems.images, self.problems.labels)
+        wrong = misclassified(self.properties.network, self.properties.images, self.properties.labels)
         for index in wrong.nonzero().flatten().tolist():
-            self.ledger.refute(index, self.problems.images[index], "misclassified")
+            self.ledger.refute(index, self.properties.images[index], "misclassified")
 
     def bound(self) -> None:
         """Intervals and CROWN; a property whose margins are all positive is proved."""
-        box = Interval(self.problems.region.lower, self.problems.region.upper)
-        everyone = list(range(len(self.problems)))
+        box = Interval(self.properties.region.lower, self.properties.region.upper)
+        everyone = list(range(len(self.properties)))
         try:
-            backward, values = propagate(self.graph, box, self.effort.memory, self.ledger.out_of_time(everyone))
+            backward, values = propagate(self.graph, box, self.budget.memory, self.ledger.out_of_time(everyone))
         except OutOfTimeError:
             self.ledger.charge(everyone)
             return
@@ -58,7 +58,7 @@ class Root:
         self.lower = interval_margins(self.targets, values[-1], doubt(self.rounding))
         owner, target = (self.lower <= CERTAIN).nonzero(as_tuple=True)
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
-        at_once = rows_at_once(self.backward, self.end, self.effort.memory)
+        at_once = rows_at_once(self.backward, self.end, self.budget.memory)
         for rows in torch.arange(len(owner), device=owner.device).split(at_once):
             some, which = owner[rows], target[rows]
             found = self.backward.lower(self.end, Rows(self.targets[some, which]), some, relaxations=relaxations)
@@ -67,16 +67,16 @@ class Root:
 
     def attack(self) -> None:
         """PGD on every open margin by itself: a point where it is negative is a counterexample."""
-        owner, target = (side.repeat(self.effort.restarts) for side in self.open_margins())
-        for rows in torch.arange(len(owner), device=owner.device).split(self.effort.batch):
+        owner, target = (side.repeat(self.budget.restarts) for side in self.open_margins())
+        for rows in torch.arange(len(owner), device=owner.device).split(self.budget.batch):
             left = rows[self.ledger.still_open(owner[rows])]
             if len(left):
-                self.descend(owner[left], target[left], None, self.effort.attack_steps)
+                self.descend(owner[left], target[left], None, self.budget.attack_steps)
                 self.ledger.charge(owner[left].tolist())
 
     def descend(self, owner: Tensor, target: Tensor, start: Tensor | None, steps: int) -> None:
         """Descend on margins from ``start`` (else uniform points), and refute what can be refuted."""
-        part, margin = self.problems[owner], self.targets[owner, target]
+        part, margin = self.properties[owner], self.targets[owner, target]
         lower, width = part.region.lower, part.region.upper - part.region.lower
         unit = InputRegion(torch.zeros_like(width), torch.ones_like(width))  # inputs may have widths of any size
         shares = descend(
@@ -98,7 +98,7 @@ class Root:
         """Optimised slopes for every open margin."""
         owner, target = self.open_margins()
         relaxations = {relu: self.backward.relaxation(relu) for relu in self.graph.relus}
-        for rows in torch.arange(len(owner), device=owner.device).split(self.effort.batch):
+        for rows in torch.arange(len(owner), device=owner.device).split(self.budget.batch):
             some, which, slopes = owner[rows], target[rows], Slopes()
             served = some.tolist()
             margins = Rows(self.targets[some, which])
@@ -120,7 +120,7 @@ class Root:
             if not len(rows):
                 continue
             part = self.backward.of_properties(rows)
-            refine(part, REFINEMENT, self.effort.memory, self.ledger.out_of_time(rows.tolist()))
+            refine(part, REFINEMENT, self.budget.memory, self.ledger.out_of_time(rows.tolist()))
             for position, better in widened(part).bounds.items():
                 known = self.backward.bounds[position]
                 known.lower[rows] = torch.maximum(known.lower[rows], better.lower)
@@ -177,13 +177,13 @@ class Root:
             self.ledger.stable = list(torch.cat(stable, 1).float().mean(1).tolist())
 
 
-def robustness_margins(problems: Problems) -> Tensor:
+def robustness_margins(properties: Properties) -> Tensor:
     """The rows y_label − y_j of every property: (properties, classes − 1, classes)."""
     with torch.no_grad():
-        classes = problems.network(problems.images[:1]).shape[1]
-    identity = torch.eye(classes, device=problems.images.device)
-    others = torch.stack([torch.cat([identity[:label], identity[label + 1 :]]) for label in problems.labels.tolist()])
-    return identity[problems.labels][:, None] - others
+        classes = properties.network(properties.images[:1]).shape[1]
+    identity = torch.eye(classes, device=properties.images.device)
+    others = torch.stack([torch.cat([identity[:label], identity[label + 1 :]]) for label in properties.labels.tolist()])
+    return identity[properties.labels][:, None] - others
 
 
 def interval_margins(targets: Tensor, output: Interval, least: Tensor) -> Tensor:

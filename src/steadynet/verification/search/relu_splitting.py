@@ -26,7 +26,7 @@ class Tree:
     """The open subproblems of a group of properties."""
 
     def __init__(self, root: Root) -> None:
-        self.root, self.ledger, self.effort = root, root.ledger, root.effort
+        self.root, self.ledger, self.budget = root, root.ledger, root.budget
         neurons = sum(torch.Size(root.backward.shapes[relu]).numel() for relu in root.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         owner, target = root.open_margins()
@@ -36,7 +36,7 @@ class Tree:
     def search(self, limit: int | None = None) -> None:
         """Until every property is decided, or has had ``limit`` subproblems."""
         while self.ledger.open and len(self.queue):
-            batch = self.queue.pop(self.effort.batch, limit)
+            batch = self.queue.pop(self.budget.batch, limit)
             if not batch:
                 break
             self._branch(batch)
@@ -85,13 +85,13 @@ class Tree:
 
     def _try_minimisers(self, bounded: Bounded, batch: list[Subproblem]) -> None:
         """The bound's own minimisers as counterexamples; the most promising ones after a short descent, too."""
-        problems, root = self.ledger.problems, self.root
-        device = problems.images.device
+        properties, root = self.ledger.properties, self.root
+        device = properties.images.device
         owner = torch.tensor([subproblem.owner for subproblem in batch], device=device)
         target = torch.tensor([subproblem.target for subproblem in batch], device=device)
         with torch.no_grad():
-            scores = problems.network(bounded.minimiser)
-        for row in (scores.argmax(1) != problems.labels[owner]).nonzero().flatten().tolist():
+            scores = properties.network(bounded.minimiser)
+        for row in (scores.argmax(1) != properties.labels[owner]).nonzero().flatten().tolist():
             self.ledger.refute(batch[row].owner, bounded.minimiser[row], "branch and bound")
         margin = (scores * root.targets[owner, target]).sum(1)
         best = margin.topk(min(POLISHED, len(batch)), largest=False).indices
@@ -121,12 +121,12 @@ class Tree:
         """Every ReLU is fixed: a linear program decides."""
         if leaf.owner not in self.ledger.open or self.root.lower[leaf.owner, leaf.target] > 0:
             return
-        left = self.effort.timeout - self.ledger.clock.seconds[leaf.owner]
+        left = self.budget.timeout - self.ledger.clock.seconds[leaf.owner]
         settled = settle(self.root.exact(), self.root.targets[leaf.owner, leaf.target], leaf, left)
         if settled is None:
             self.queue.push([leaf])  # out of time: the ledger ends it
         elif not settled.lower > float(self.root.rounding[leaf.owner]):
-            region = self.ledger.problems.region[leaf.owner : leaf.owner + 1]
+            region = self.ledger.properties.region[leaf.owner : leaf.owner + 1]
             point = region.project(settled.point[None].to(region.lower))[0]
             if not self.ledger.refute(leaf.owner, point, "linear program"):
                 reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"

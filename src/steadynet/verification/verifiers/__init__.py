@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from steadynet.plugins import discover
-from steadynet.verification.properties import Problems, Result, Verdict
+from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.verifiers.base import Verifier
 
-__all__ = ["Problems", "Result", "Verdict", "Verifier", "available"]
+__all__ = ["Properties", "Result", "Verdict", "Verifier", "available"]
 
 
 def available() -> dict[str, type[Verifier]]:

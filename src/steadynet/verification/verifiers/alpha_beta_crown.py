@@ -19,7 +19,7 @@ import onnx
 
 from steadynet.errors import UserError
 from steadynet.plugins import setting
-from steadynet.verification.processes import OverdueError, Program
+from steadynet.verification.processes import ExternalProgram, OverdueError
 from steadynet.verification.properties import Result, Verdict
 from steadynet.verification.verifiers.external import Files, Outside, Told, judged, read_values
 
@@ -131,7 +131,7 @@ class _Process:
         )
         program_file = next(path for path in _programs(self.verifier.abcrown_home or "") if path.is_file())
         command = [self.verifier.abcrown_python or sys.executable, str(program_file), *self._flags()]
-        with Program(command, program_file.parent, {"PYTHONUNBUFFERED": "1"}) as program:
+        with ExternalProgram(command, program_file.parent, {"PYTHONUNBUFFERED": "1"}) as program:
             try:
                 for line in program.lines(self._end):
                     self._take(line, on_result)

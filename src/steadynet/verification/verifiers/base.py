@@ -1,4 +1,4 @@
-"""What a verifier is: problems in, results out."""
+"""What a verifier is: properties in, results out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from steadynet.errors import UserError
 from steadynet.plugins import setting, settings_of
-from steadynet.verification.properties import Problems, Result
+from steadynet.verification.properties import Properties, Result
 
 MAY_BE_ZERO = ("restarts", "attack_steps")  # no attack
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier(ABC):
-    """A way to decide problems. A subclass is one file: ``name``, ``summary``, settings as fields, and ``verify``."""
+    """A way to decide properties. A subclass is one file: ``name``, ``summary``, settings as fields, and ``verify``."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -32,11 +32,11 @@ class Verifier(ABC):
                 raise UserError(f"{entry.name} = {value} must be {least} or more")
 
     @abstractmethod
-    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+    def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide every problem, telling ``on_result`` of each as soon as it is decided."""
 
-    def __call__(self, problems: Problems) -> list[Result]:
+    def __call__(self, properties: Properties) -> list[Result]:
         """All results, in order."""
         found: dict[int, Result] = {}
-        self.verify(problems, found.__setitem__)
-        return [found[index] for index in range(len(problems))]
+        self.verify(properties, found.__setitem__)
+        return [found[index] for index in range(len(properties))]

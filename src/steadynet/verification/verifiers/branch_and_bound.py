@@ -9,8 +9,8 @@ from steadynet.devices import full_precision
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
-from steadynet.verification.properties import Problems, Result, Verdict
-from steadynet.verification.search.budget import Effort
+from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.pipeline import run_campaign
 from steadynet.verification.verifiers.base import Verifier
 
@@ -30,21 +30,23 @@ class BranchAndBound(Verifier):
     group: int | None = setting(None, "properties handled at once; by the network's size unless given")
     memory: int = setting(512, "MiB a backward pass may take")
 
-    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+    def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide group by group; a group that crashes is tried again one property at a time."""
-        effort = Effort(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
-        parameters = [parameter.requires_grad for parameter in problems.network.parameters()]
+        budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
+        parameters = [parameter.requires_grad for parameter in properties.network.parameters()]
         try:
-            problems.network.requires_grad_(False)
-            with evaluation_mode(problems.network), full_precision(problems.images.device):
-                group = self.group or _group_size(problems)
-                for start in range(0, len(problems), group):
-                    self._group(problems[start : start + group], start, effort, on_result)
+            properties.network.requires_grad_(False)
+            with evaluation_mode(properties.network), full_precision(properties.images.device):
+                group = self.group or _group_size(properties)
+                for start in range(0, len(properties), group):
+                    self._group(properties[start : start + group], start, budget, on_result)
         finally:
-            for parameter, wanted in zip(problems.network.parameters(), parameters, strict=True):
+            for parameter, wanted in zip(properties.network.parameters(), parameters, strict=True):
                 parameter.requires_grad_(wanted)
 
-    def _group(self, problems: Problems, offset: int, effort: Effort, on_result: Callable[[int, Result], None]) -> None:
+    def _group(
+        self, properties: Properties, offset: int, budget: Budget, on_result: Callable[[int, Result], None]
+    ) -> None:
         told: set[int] = set()
 
         def tell(index: int, result: Result) -> None:
@@ -52,20 +54,20 @@ class BranchAndBound(Verifier):
             on_result(offset + index, result)
 
         try:
-            run_campaign(problems, effort, tell)
+            run_campaign(properties, budget, tell)
         except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
-            left = [index for index in range(len(problems)) if index not in told]
-            if len(problems) == 1:
+            left = [index for index in range(len(properties)) if index not in told]
+            if len(properties) == 1:
                 on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
                 return
             for index in left:
-                self._group(problems[index : index + 1], offset + index, effort, on_result)
+                self._group(properties[index : index + 1], offset + index, budget, on_result)
 
 
-def _group_size(problems: Problems) -> int:
+def _group_size(properties: Properties) -> int:
     """So many properties that their first bounds take seconds, not minutes: results should come as they are found."""
     try:
-        layers = activations(problems.network, problems.images[:1]).preactivations
+        layers = activations(properties.network, properties.images[:1]).preactivations
     except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
         return 256
     return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))

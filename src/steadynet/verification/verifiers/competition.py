@@ -14,7 +14,7 @@ from pathlib import Path
 
 from steadynet.errors import UserError
 from steadynet.plugins import setting
-from steadynet.verification.processes import OverdueError, Program
+from steadynet.verification.processes import ExternalProgram, OverdueError
 from steadynet.verification.properties import Result, Verdict
 from steadynet.verification.verifiers.external import Files, Outside, Told, broken, judged, read_values
 
@@ -100,7 +100,9 @@ class Competition(Outside):
         started = time.perf_counter()
         search = f"{files.folder / 'protected'}{os.pathsep}{os.environ.get('PATH', '')}"
         environment = {"PATH": search, "ABCROWN_TEST_RUN": "1"}
-        with Program(["bash", str(self._folder / script), *told], self._folder, environment, heard=False) as program:
+        with ExternalProgram(
+            ["bash", str(self._folder / script), *told], self._folder, environment, heard=False
+        ) as program:
             try:
                 code = program.wait(started + limit)
             except OverdueError:

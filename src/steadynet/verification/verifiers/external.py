@@ -20,7 +20,7 @@ from steadynet.errors import UserError
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.robustness import write_robustness
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verifiers.base import Verifier
 
 _VALUE = re.compile(r"\(\s*X_(\d{1,9})\s+([^\s()]{1,60})\s*\)")
@@ -30,9 +30,9 @@ Told = Callable[[int, Result], None]
 
 @dataclass(frozen=True)
 class Files:
-    """Problems as files: ``model.onnx`` and ``<index>.vnnlib`` in a folder that is theirs alone."""
+    """Properties as files: ``model.onnx`` and ``<index>.vnnlib`` in a folder that is theirs alone."""
 
-    problems: Problems
+    properties: Properties
     folder: Path
 
     @property
@@ -44,26 +44,26 @@ class Files:
         """One property; written when first asked for."""
         path = self.folder / f"{index}.vnnlib"
         if not path.is_file():
-            region, label = self.problems.region, int(self.problems.labels[index])
+            region, label = self.properties.region, int(self.properties.labels[index])
             write_robustness(path, region.lower[index], region.upper[index], label, self.classes())
         return path
 
     def classes(self) -> int:
         """How many the network knows."""
         with torch.no_grad():
-            return int(self.problems.network(self.problems.images[:1]).shape[1])
+            return int(self.properties.network(self.properties.images[:1]).shape[1])
 
     def refuted(self, index: int, values: NDArray[np.float64] | None, result: Result) -> Result | None:
         """The result as ``sat``, if these values, rounded into the region, are a counterexample."""
-        region = self.problems.region[index : index + 1]
+        region = self.properties.region[index : index + 1]
         if values is None or values.size != region.lower.numel() or not np.isfinite(values).all():
             return None
         point = torch.from_numpy(values).reshape(region.lower.shape).to(region.lower)
-        return _refuted(self.problems, index, region.project(point)[0], result)
+        return _refuted(self.properties, index, region.project(point)[0], result)
 
 
-def _refuted(problems: Problems, index: int, point: Tensor, result: Result) -> Result | None:
-    if not is_counterexample(problems, index, point):
+def _refuted(properties: Properties, index: int, point: Tensor, result: Result) -> Result | None:
+    if not is_counterexample(properties, index, point):
         return None
     return replace(result, verdict=Verdict.SAT, counterexample=point.clone(), reason="")
 
@@ -86,30 +86,30 @@ def read_values(text: str) -> NDArray[np.float64] | None:
 class Outside(Verifier):
     """A verifier outside this program: a subclass says in ``decide`` how to run it, and has its answers ``judged``."""
 
-    def verify(self, problems: Problems, on_result: Told) -> None:
+    def verify(self, properties: Properties, on_result: Told) -> None:
         """Misclassified images are counterexamples; the others go out as files, in their order."""
-        with torch.no_grad(), evaluation_mode(problems.network), TemporaryDirectory(prefix="steadynet-") as folder:
-            files, left = Files(problems, Path(folder)), []
-            for index in range(len(problems)):
-                if not self._misclassified(problems, index, on_result):
+        with torch.no_grad(), evaluation_mode(properties.network), TemporaryDirectory(prefix="steadynet-") as folder:
+            files, left = Files(properties, Path(folder)), []
+            for index in range(len(properties)):
+                if not self._misclassified(properties, index, on_result):
                     left.append(index)
             if not left:
                 return
             try:
-                export_onnx(problems.network, tuple(problems.images.shape[1:]), files.model)
+                export_onnx(properties.network, tuple(properties.images.shape[1:]), files.model)
             except Exception as error:  # whatever broke is every property's error, not the verifier's
                 for index in left:
                     on_result(index, broken(error))
                 return
             self.decide(files, left, on_result)
 
-    def _misclassified(self, problems: Problems, index: int, on_result: Told) -> bool:
+    def _misclassified(self, properties: Properties, index: int, on_result: Told) -> bool:
         started, rows = time.perf_counter(), slice(index, index + 1)
         try:
-            if not bool(misclassified(problems.network, problems.images[rows], problems.labels[rows])):
+            if not bool(misclassified(properties.network, properties.images[rows], properties.labels[rows])):
                 return False
             found = Result(Verdict.SAT, time.perf_counter() - started, decided_by="misclassified")
-            result = _refuted(problems, index, problems.images[index], found)
+            result = _refuted(properties, index, properties.images[index], found)
         except Exception as error:  # the other properties go on
             result = broken(error)
         if result is None:

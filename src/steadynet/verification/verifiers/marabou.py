@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from steadynet.errors import UserError
-from steadynet.verification.processes import OverdueError, Program
+from steadynet.verification.processes import ExternalProgram, OverdueError
 from steadynet.verification.properties import Result, Verdict
 from steadynet.verification.verifiers import marabou_queries
 from steadynet.verification.verifiers.external import Files, Outside, Told, judged
@@ -43,7 +43,7 @@ class Marabou(Outside):
         self._write_task(files, indices)
         left, reason, end = list(indices), "", [time.perf_counter() + TO_READ]
         command = [sys.executable, marabou_queries.__file__, str(files.folder)]
-        with Program(command, files.folder) as program:
+        with ExternalProgram(command, files.folder) as program:
             try:
                 for line in program.lines(lambda: end[0]):
                     said = json.loads(line)
@@ -59,10 +59,15 @@ class Marabou(Outside):
             on_result(index, Result(Verdict.ERROR, 0.0, decided_by=self.name, reason=reason))
 
     def _write_task(self, files: Files, indices: list[int]) -> None:
-        problems = files.problems
-        region, labels = problems.region[torch.tensor(indices, device=problems.images.device)], problems.labels[indices]
+        properties = files.properties
+        region, labels = (
+            properties.region[torch.tensor(indices, device=properties.images.device)],
+            properties.labels[indices],
+        )
         lower, upper = (corner.flatten(1).double().cpu().numpy() for corner in (region.lower, region.upper))
-        likely = problems.network(problems.images[indices]).argsort(1, descending=True)  # a counterexample comes soon
+        likely = properties.network(properties.images[indices]).argsort(
+            1, descending=True
+        )  # a counterexample comes soon
         others = [
             [other for other in row.tolist() if other != label] for row, label in zip(likely, labels, strict=True)
         ]

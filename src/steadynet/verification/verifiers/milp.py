@@ -17,8 +17,8 @@ from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import setting
-from steadynet.verification.properties import Problems, Result, Verdict, is_counterexample
-from steadynet.verification.search.milp_model import DOUBT, Program
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.search.milp_model import DOUBT, MilpModel
 from steadynet.verification.search.property_batch import robustness_margins
 from steadynet.verification.search.rounding import doubt, graph_in_float64, margin_rounding, on_cpu
 from steadynet.verification.verifiers.base import Verifier
@@ -33,14 +33,14 @@ class Milp(Verifier):
 
     memory: int = setting(512, "MiB a backward pass may take")
 
-    def verify(self, problems: Problems, on_result: Callable[[int, Result], None]) -> None:
+    def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide one property after another; one that breaks is an error, and the others go on."""
-        precision = full_precision(problems.images.device), plain_convolutions()
-        with precision[0], precision[1], torch.no_grad(), evaluation_mode(problems.network):
+        precision = full_precision(properties.images.device), plain_convolutions()
+        with precision[0], precision[1], torch.no_grad(), evaluation_mode(properties.network):
             last = time.perf_counter()
-            for index in range(len(problems)):
+            for index in range(len(properties)):
                 try:
-                    attempt = _Attempt(problems[index : index + 1], last + self.timeout, self.memory * 2**20)
+                    attempt = _Attempt(properties[index : index + 1], last + self.timeout, self.memory * 2**20)
                     result = attempt.decide()
                 except OutOfTimeError:
                     result = Result(Verdict.TIMEOUT, 0.0, decided_by="time-out")
@@ -58,7 +58,7 @@ def _with_seconds(result: Result, seconds: float) -> Result:
 class _Attempt:
     """One property (``problem`` holds just that one) on its way to a verdict, which must come before ``end``."""
 
-    def __init__(self, problem: Problems, end: float, memory: int) -> None:
+    def __init__(self, problem: Properties, end: float, memory: int) -> None:
         self.problem, self.end, self.memory = problem, end, memory
         self.stable: float | None = None
 
@@ -82,11 +82,11 @@ class _Attempt:
         proved = lower > doubt(rounding)
         if bool(proved.all()):
             return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
-        program = Program(on_cpu(backward), out_of_time=lambda: self.left() <= 0)
+        program = MilpModel(on_cpu(backward), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
         return self._minimise(program, targets[worst_first], float(rounding))
 
-    def _minimise(self, program: Program, targets: Tensor, rounding: float) -> Result:
+    def _minimise(self, program: MilpModel, targets: Tensor, rounding: float) -> Result:
         """Each margin's minimum: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
         doubts, proved = [], float("inf")
         for margin in targets:
