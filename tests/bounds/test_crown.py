@@ -96,7 +96,7 @@ def test_a_maximum_that_one_candidate_always_wins_is_exact():
     graph = graph_of(network, (1, 2, 2))
     backward, _ = propagate(graph, Interval(lower.view_as(image), upper.view_as(image)))
     rows = Rows(torch.tensor([[1.0], [-1.0]]))
-    exact = backward.lower(len(graph.nodes), rows, torch.zeros(2, dtype=torch.long), relaxations={})
+    exact = backward.lower(graph.output, rows, torch.zeros(2, dtype=torch.long), relaxations={})
     assert exact.tolist() == pytest.approx([-2, 1.6])
 
 
@@ -119,7 +119,7 @@ def test_a_point_has_its_values_as_bounds(method, network):
         torch.testing.assert_close(side, network(images), rtol=1e-4, atol=1e-5)
     graph = graph_of(network, shape)
     for relu, known in zip(graph.relus, bounds.relus, strict=True):
-        torch.testing.assert_close(known.lower, values[graph.nodes[relu - 1].inputs[0]], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(known.lower, values[graph.source(relu)], rtol=1e-4, atol=1e-5)
 
 
 @quick
@@ -129,7 +129,7 @@ def test_random_points_stay_inside_the_bounds_of_random_networks(data, radius):
     network.requires_grad_(False)
     region = InputRegion.around(torch.rand(3, 2, 6, 5) * 2 - 0.5, radius, clip=False)
     graph = graph_of(network, (2, 6, 5))
-    sources = [graph.nodes[relu - 1].inputs[0] for relu in graph.relus] + [len(graph.nodes)]
+    sources = [graph.source(relu) for relu in graph.relus] + [graph.output]
     by_method = [layers_and_output(METHODS[name](network, region)) for name in ("crown", "alpha-crown")]
     for point in corners_and_points(region, 4):
         values = graph.values(point)
@@ -188,7 +188,7 @@ def test_windows_give_what_whole_rows_give(data):
     network = nn.Sequential(*layers).eval()
     region = InputRegion.around(torch.rand(2, 2, 14, 13), 0.1)
     backward, values = root_of(network, region)
-    position = len(backward.graph.nodes)
+    position = backward.graph.output
     everything = torch.ones_like(values[-1].lower, dtype=torch.bool).nonzero()
     rows, owner = select(everything, backward.shapes[position], torch.float32)
     lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
@@ -222,7 +222,7 @@ def test_bounds_with_splits_hold_wherever_the_splits_do(seed, count, beta):
     values = backward.graph.values(points)
     splits, keep = [], torch.ones(len(points), dtype=torch.bool)
     for relu in backward.graph.relus:
-        inputs = values[backward.graph.nodes[relu - 1].inputs[0]].flatten(1)
+        inputs = values[backward.graph.source(relu)].flatten(1)
         known = backward.bounds[relu]
         unstable = ((known.lower < 0) & (known.upper > 0)).flatten().nonzero().flatten().tolist()
         for element in unstable[:count]:
@@ -243,7 +243,7 @@ def test_every_row_of_one_property_has_slopes_of_its_own():
     backward, _ = root_of(network, region)
     lines, slopes = {relu: backward.relaxation(relu) for relu in backward.graph.relus}, Slopes()
     rows, owner = Rows(torch.tensor([[1.0], [-1.0], [0.5]])), torch.zeros(3, dtype=torch.long)
-    optimise(backward, len(backward.graph.nodes), rows, owner, lines, Ascent(iterations=3), slopes=slopes)
+    optimise(backward, backward.graph.output, rows, owner, lines, Ascent(iterations=3), slopes=slopes)
     (values,) = slopes.values.values()
     assert values.shape == (3, 2)
     assert values[0, 0] != values[1, 0]  # only the first row is held from below

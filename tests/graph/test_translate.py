@@ -296,5 +296,5 @@ def test_random_numbers_are_not_drawn():
 def test_relus_come_in_the_order_of_the_network_and_layers_have_their_names():
     graph = graph_of(residual(), IMAGE)
     assert [node.name for node in graph.nodes if isinstance(node.operation, Rectifier)] == ["relu", "relu"]
-    assert [graph.nodes[position - 1].name for position in graph.relus] == ["relu", "relu"]
+    assert [graph.producer(position).name for position in graph.relus] == ["relu", "relu"]
     assert [node.name for node in graph.nodes][:3] == ["first", "norm", "relu"]

@@ -145,7 +145,7 @@ class Backward:
 
     def relaxation(self, position: int) -> Relaxation:
         """The lines of one rectifier for every property."""
-        operation = self.graph.nodes[position - 1].operation
+        operation = self.graph.producer(position).operation
         assert isinstance(operation, Rectifier)
         return Relaxation.of(self.bounds[position], operation.slope)
 
@@ -171,7 +171,7 @@ class Backward:
         for current in range(position, 0, -1):
             if current not in pending:
                 continue
-            here, node = pending.pop(current), self.graph.nodes[current - 1]
+            here, node = pending.pop(current), self.graph.producer(current)
             added: Tensor | float
             if isinstance(node.operation, Rectifier):
                 if trail is not None:
@@ -191,7 +191,7 @@ class Backward:
 
     def _through(self, position: int, rows: Rows, owner: Tensor | None) -> tuple[list[Rows], Tensor | float]:
         """Rows behind one operation that is no rectifier, as rows before it, and what that adds."""
-        node = self.graph.nodes[position - 1]
+        node = self.graph.producer(position)
         operation, sources = node.operation, [self.shapes[source] for source in node.inputs]
         if rows.window is not None and isinstance(operation, Convolution) and operation.groups == 1:
             return _through_windowed_convolution(rows, operation, sources[0], self.matrices)

@@ -23,9 +23,7 @@ def crown_bounds(network: nn.Module, region: InputRegion, memory: int = MEMORY) 
     """Bounds of every ReLU input and of the logits over the region, by backward linear relaxation."""
     graph = graph_of(network, region.lower.shape[1:])
     backward, values = propagate(graph, Interval(region.lower, region.upper), memory)
-    output = tightened(
-        backward, len(graph.nodes), values[-1], torch.ones_like(values[-1].lower, dtype=torch.bool), memory
-    )
+    output = tightened(backward, graph.output, values[-1], torch.ones_like(values[-1].lower, dtype=torch.bool), memory)
     relus = [backward.bounds[relu] for relu in graph.relus]
     return LayerBounds("crown", relus, output)
 
@@ -50,7 +48,7 @@ def propagate(
     values = [box]
     backward = relaxed(graph, [tuple(box.lower.shape[1:])], box, {})
     nonlinear_before = [False]
-    for position, node in enumerate(graph.nodes, 1):
+    for position, node in graph.numbered():
         curved = isinstance(node.operation, (Rectifier, MaxPool))
         if curved:
             source = node.inputs[0]
@@ -119,7 +117,7 @@ def _row_width(backward: Backward, position: int) -> int:
     window = Patch.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
     widest = 1
     while position > 0:
-        node = backward.graph.nodes[position - 1]
+        node = backward.graph.producer(position)
         if not isinstance(node.operation, (Rectifier, Scale)):
             convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1
             window = window.behind(node.operation) if window and isinstance(node.operation, Convolution) else None

@@ -21,5 +21,5 @@ def interval_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
     """
     graph = graph_of(network, region.lower.shape[1:])
     values = graph.intervals(Interval(region.lower, region.upper))
-    inputs = [values[graph.nodes[relu - 1].inputs[0]] for relu in graph.relus]
+    inputs = [values[graph.source(relu)] for relu in graph.relus]
     return LayerBounds("ibp", inputs, values[-1])

@@ -40,7 +40,7 @@ def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     """The same bounds by one backward pass of CROWN over the interval bounds of the rectifiers (CROWN-IBP)."""
     bounds = {
         position: values[node.inputs[0]].interval
-        for position, node in enumerate(graph.nodes, 1)
+        for position, node in graph.numbered()
         if isinstance(node.operation, (Rectifier, MaxPool))
     }
     backward = Backward(graph, [tuple(value.centre.shape[1:]) for value in values], values[0].interval, bounds)
@@ -50,5 +50,5 @@ def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     others = torch.arange(classes, device=labels.device)[None] != labels[:, None]
     owner, target = others.nonzero(as_tuple=True)
     rows = Rows(identity[labels[owner]] - identity[target])
-    found = backward.lower(len(graph.nodes), rows, owner, relaxations=relaxations)
+    found = backward.lower(graph.output, rows, owner, relaxations=relaxations)
     return found.new_zeros(batch, classes).index_put((owner, target), found)

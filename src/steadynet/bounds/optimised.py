@@ -144,7 +144,7 @@ def optimised_bounds(
         backward, values = propagate(graph, Interval(region.lower, region.upper), memory)
     ascent = ascent or Ascent()
     refine(backward, ascent, memory)
-    position = len(graph.nodes)
+    position = graph.output
     everything = torch.ones_like(values[-1].lower, dtype=torch.bool)
     with torch.no_grad():
         output = tightened(backward, position, values[-1], everything, memory)
@@ -158,7 +158,7 @@ def refine(
     """Tighten the bounds of every rectifier that other rectifiers feed, in place, first layers first."""
     relus = backward.graph.relus
     for relu in relus[1:]:
-        source, known = backward.graph.nodes[relu - 1].inputs[0], backward.bounds[relu]
+        source, known = backward.graph.source(relu), backward.bounds[relu]
         unstable = (known.lower < 0) & (known.upper > 0)
         if bool(unstable.any()) and not out_of_time():
             backward.bounds[relu] = optimised(backward, source, known, unstable, ascent, memory, out_of_time)

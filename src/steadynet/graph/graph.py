@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -20,14 +21,62 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order in which each comes after its inputs; value 0 is the input, value i the i-th node's output."""
+    """The operations of a network, sorted so that each one comes after its inputs.
+
+    The values of a network are numbered: value 0 is the network's input, and value ``i`` is the output of the
+    ``i``-th node. A number of this kind is called a position. Only this class knows that node and position differ by 1.
+
+    Args:
+        nodes: The operations, in the order in which they are computed.
+
+    >>> from steadynet.graph.operations import Sum
+    >>> graph = Graph((Node("relu", Rectifier(), (0,)), Node("sum", Sum(), (0, 1))))
+    >>> graph.relus, graph.output, graph.producer(2).name, graph.source(1)
+    ([1], 2, 'sum', 0)
+    """
 
     nodes: tuple[Node, ...]
 
     @property
+    def output(self) -> int:
+        """The position of the network's output."""
+        return len(self.nodes)
+
+    @property
     def relus(self) -> list[int]:
-        """The values of the rectifiers, in order."""
-        return [position for position, node in enumerate(self.nodes, 1) if isinstance(node.operation, Rectifier)]
+        """The positions of the values that ReLUs compute, in order."""
+        return [position for position, node in self.numbered() if isinstance(node.operation, Rectifier)]
+
+    def numbered(self) -> Iterator[tuple[int, Node]]:
+        """Iterate over the nodes, each with the position of the value that it computes."""
+        return enumerate(self.nodes, 1)
+
+    def producer(self, position: int) -> Node:
+        """Return the node that computes the value at this position.
+
+        Raises:
+            IndexError: The position is 0 (the network's input, which no node computes) or is not in the graph.
+        """
+        if position < 1:
+            raise IndexError(f"no node computes value {position}")
+        return self.nodes[position - 1]
+
+    def source(self, position: int) -> int:
+        """Return the position of the first value that a node reads: for a ReLU, its pre-activation."""
+        return self.producer(position).inputs[0]
+
+    def up_to(self, position: int) -> Graph:
+        """Return the graph whose output is the value at this position, without the nodes that it does not need."""
+        needed: set[int] = set()
+        waiting = [position]
+        while waiting:
+            current = waiting.pop()
+            if current and current not in needed:
+                needed.add(current)
+                waiting += self.producer(current).inputs
+        moved = {0: 0} | {old: new for new, old in enumerate(sorted(needed), 1)}
+        kept = (self.producer(old) for old in sorted(needed))
+        return Graph(tuple(replace(node, inputs=tuple(moved[source] for source in node.inputs)) for node in kept))
 
     def values(self, images: Tensor) -> list[Tensor]:
         """Every value at a point; the last is the network's output."""

@@ -24,15 +24,15 @@ class GraphNetwork(nn.Module):
     def __init__(self, graph: Graph, input_shape: Shape) -> None:
         super().__init__()
         self.input_shape = tuple(input_shape)
-        self._nodes = graph.nodes
-        for position, node in enumerate(graph.nodes, 1):
+        self._graph = graph
+        for position, node in graph.numbered():
             for name, value in _tensors(node).items():
                 self.register_buffer(f"weight_{position}_{name}", value.detach())
 
     @property
     def graph(self) -> Graph:
         """The graph, with the weights as they are now."""
-        return Graph(tuple(self._current(position, node) for position, node in enumerate(self._nodes, 1)))
+        return Graph(tuple(self._current(position, node) for position, node in self._graph.numbered()))
 
     def forward(self, images: Tensor) -> Tensor:
         """The last value of the graph; images (batch, *input_shape)."""

@@ -67,7 +67,7 @@ class CertifiedObjective(Objective):
         """The region through the network by interval bounds, differentiable in the weights."""
         graph = batch.graph
         values = propagate_balls(graph, Interval(region.lower, region.upper))
-        return Propagated(values, [values[graph.nodes[relu - 1].inputs[0]] for relu in graph.relus])
+        return Propagated(values, [values[graph.source(relu)] for relu in graph.relus])
 
     def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
         """CE of the worst-case logits, an upper bound of CE(f(x'), y) over the region."""

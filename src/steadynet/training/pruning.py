@@ -75,17 +75,17 @@ def _active_shares(network: nn.Module, graph: Graph, images: Images) -> dict[int
         for pixels, _ in batches(images, 512):
             values = graph.values(pixels.to(device))
             for relu in graph.relus:
-                active = (values[graph.nodes[relu - 1].inputs[0]] > 0).sum(0)
+                active = (values[graph.source(relu)] > 0).sum(0)
                 counts[relu] = counts[relu] + active if relu in counts else active
     return {relu: count / len(images) for relu, count in counts.items()}
 
 
 def _own_layer(graph: Graph, relu: int) -> Dense | Convolution | None:
     """The layer that feeds a ReLU and nothing else, with weights that no other layer has."""
-    source = graph.nodes[relu - 1].inputs[0]
+    source = graph.source(relu)
     if source == 0 or sum(source in node.inputs for node in graph.nodes) > 1:
         return None
-    operation = graph.nodes[source - 1].operation
+    operation = graph.producer(source).operation
     if not isinstance(operation, (Dense, Convolution)) or not isinstance(operation.weight, nn.Parameter):
         return None
     return operation if sum(_shares(node, operation.weight) for node in graph.nodes) == 1 else None

@@ -207,15 +207,7 @@ class Builder:
         flat = (math.prod(result.shape),)
         if held(result.shape) != flat or result.position == 0:
             result = self.add(Reshape(flat), flat, result)
-        needed, waiting = set(), [result.position]
-        while waiting:
-            position = waiting.pop()
-            if position and position not in needed:
-                needed.add(position)
-                waiting += self.nodes[position - 1].inputs
-        place = {0: 0} | {position: index for index, position in enumerate(sorted(needed), 1)}
-        kept = [self.nodes[position - 1] for position in sorted(needed)]
-        return Graph(tuple(Node(n.name, n.operation, tuple(place[source] for source in n.inputs)) for n in kept))
+        return Graph(tuple(self.nodes)).up_to(result.position)
 
 
 def _per_output(shift: Tensor, shape: Shape) -> bool:

@@ -97,7 +97,7 @@ def bound(
     trail = Trail()
     lower = optimise(
         backward,
-        len(root.graph.nodes),
+        root.graph.output,
         margins(targets, subproblems),
         None,
         relaxations,

@@ -53,7 +53,7 @@ def split_bounds(
         for side, sign in enumerate((1, -1)):
             changed = _fix(lines, slopes, positions, places[:, candidate], sign)
             result[side, :, candidate] = batch.backward.lower(
-                len(batch.backward.graph.nodes),
+                batch.backward.graph.output,
                 rows,
                 None,
                 relaxations=lines,

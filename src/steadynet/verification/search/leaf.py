@@ -38,10 +38,10 @@ def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: floa
     if any(isinstance(node.operation, MaxPool) for node in root.graph.nodes):
         return _settle_maxima(root, margin, subproblem, seconds)
     backward, splits = assemble(root, [subproblem])
-    forms = [_linear_form(backward, len(root.graph.nodes), margin.to(backward.box.lower)[None])]
+    forms = [_linear_form(backward, root.graph.output, margin.to(backward.box.lower)[None])]
     signs = [1.0]
     for position, (_, elements) in splits.index.items():
-        source = root.graph.nodes[position - 1].inputs[0]
+        source = root.graph.source(position)
         rows = torch.zeros(len(elements), torch.Size(root.shapes[source]).numel(), dtype=torch.float64, device="cpu")
         rows[torch.arange(len(elements), device="cpu"), elements] = 1.0
         forms.append(_linear_form(backward, source, rows.view(len(elements), *root.shapes[source])))

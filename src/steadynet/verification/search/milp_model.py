@@ -68,7 +68,7 @@ class MilpModel:
         inputs = self.columns.count
         identity = torch.eye(inputs, dtype=torch.float64, device="cpu").view(inputs, *self.shape)
         values = [torch.cat([torch.zeros_like(identity[:1]), identity])]  # a value: (1 + variables, *shape)
-        for position, node in enumerate(backward.graph.nodes, 1):
+        for position, node in backward.graph.numbered():
             self._check_time()
             sources = [self._padded(values[source]) for source in node.inputs]
             values.append(self._value(position, node.operation, sources, backward.bounds.get(position)))

@@ -28,7 +28,7 @@ class Root:
     def __init__(self, ledger: Ledger, budget: Budget) -> None:
         self.ledger, self.budget, self.properties = ledger, budget, ledger.properties
         self.graph = graph_of(self.properties.network, tuple(self.properties.images.shape[1:]))
-        self.end = len(self.graph.nodes)
+        self.end = self.graph.output
         self.targets = robustness_margins(self.properties)
         self.slopes: dict[tuple[int, int], dict[int, Tensor]] = {}
         self.backward: Backward

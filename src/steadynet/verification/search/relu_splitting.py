@@ -73,7 +73,7 @@ class Tree:
             backward = in_float64(part.backward)
             multipliers = part.splits.dense({key: value.shape for key, value in part.behind.items()})
             return backward.lower(
-                len(backward.graph.nodes),
+                backward.graph.output,
                 Rows(margins(self.root.targets, [batch[row] for row in rows.tolist()]).coefficients.double()),
                 None,
                 relaxations={relu: backward.relaxation(relu) for relu in backward.graph.relus},

@@ -58,7 +58,7 @@ def widened(backward: Backward) -> Backward:
     for position, known in backward.bounds.items():
         largest = torch.maximum(known.lower.abs(), known.upper.abs()).flatten(1).amax(1)
         room = ROOM * largest.view(-1, *[1] * (known.lower.dim() - 1))
-        room = (room + errors[backward.graph.nodes[position - 1].inputs[0]]) * (known.lower < known.upper)
+        room = (room + errors[backward.graph.source(position)]) * (known.lower < known.upper)
         bounds[position] = Interval(known.lower - room, known.upper + room)
     return replace(backward, bounds=bounds)
 
@@ -76,7 +76,7 @@ def rounding_errors(backward: Backward) -> list[Tensor]:
     """
     with torch.no_grad():
         values, squares = [backward.box], [torch.zeros_like(backward.box.lower)]
-        for position, node in enumerate(backward.graph.nodes, 1):
+        for position, node in backward.graph.numbered():
             known = [values[source] for source in node.inputs]
             if position in backward.bounds:
                 known = [backward.bounds[position]]

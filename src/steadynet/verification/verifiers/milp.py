@@ -77,7 +77,7 @@ class _Attempt:
         targets = robustness_margins(problem)[0].double()
         owner = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
         lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
-        lower = backward.lower(len(backward.graph.nodes), Rows(targets), owner, relaxations=lines)
+        lower = backward.lower(backward.graph.output, Rows(targets), owner, relaxations=lines)
         rounding = margin_rounding(backward)
         proved = lower > doubt(rounding)
         if bool(proved.all()):
