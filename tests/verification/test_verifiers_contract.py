@@ -16,7 +16,7 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import settings_of
 from steadynet.verification.properties import Properties, Result, is_counterexample
 from steadynet.verification.verifiers import available
-from steadynet.verification.verify import checked, make_verifier
+from steadynet.verification.verify import make_verifier, replay_counterexample
 
 NAMES = sorted(available())
 every = pytest.mark.parametrize("name", NAMES, indirect=True)
@@ -206,10 +206,10 @@ def test_the_word_of_a_verifier_is_not_taken_for_a_counterexample():
     properties = Properties.around(threshold(), torch.tensor([[0.9], [0.55]]), torch.tensor([0, 0]), 0.1)
     with evaluation_mode(properties.network):
         right = Result(Verdict.SAT, 1.0, torch.tensor([0.47]))
-        assert checked(properties, 1, right) is right
+        assert replay_counterexample(properties, 1, right) is right
         outside, robust = Result(Verdict.SAT, 1.0, torch.tensor([0.4])), Result(Verdict.SAT, 1.0, torch.tensor([0.85]))
         for index, result in ((1, outside), (0, robust), (0, Result(Verdict.SAT, 1.0))):
-            found = checked(properties, index, result)
+            found = replay_counterexample(properties, index, result)
             assert (found.verdict, found.counterexample) == (Verdict.ERROR, None)
             assert found.reason == "the counterexample given does not replay"
 
@@ -217,8 +217,8 @@ def test_the_word_of_a_verifier_is_not_taken_for_a_counterexample():
 @pytest.mark.parametrize(
     ("images", "labels", "eps", "complaint"),
     [
-        (torch.rand(2, 1), torch.tensor([0]), 0.1, "one label an image"),
-        (torch.rand(0, 1), torch.zeros(0).long(), 0.1, "one label an image"),
+        (torch.rand(2, 1), torch.tensor([0]), 0.1, "one label per image"),
+        (torch.rand(0, 1), torch.zeros(0).long(), 0.1, "one label per image"),
         (torch.tensor([[1.5]]), torch.tensor([0]), 0.1, r"must lie in \[0, 1\]"),
         (torch.tensor([[float("nan")]]), torch.tensor([0]), 0.1, r"must lie in \[0, 1\]"),
         (torch.rand(1, 1), torch.tensor([0]), 0.0, "larger than 0"),

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steadynet.plugins import describe_value, settings_of
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification.verdicts import Row, VerdictFile, read_rows
 from steadynet.verification.verify import make_verifier
@@ -31,12 +30,7 @@ class Ask:
     @property
     def settings(self) -> str:
         """The verifier's settings as a row of ``verdicts.csv`` holds them."""
-        verifier = make_verifier(self.verifier, self.verifier_settings)
-        return " ".join(
-            f"{entry.name}={describe_value(getattr(verifier, entry.name))}"
-            for entry in settings_of(type(verifier))
-            if entry.name != "timeout"
-        )
+        return make_verifier(self.verifier, self.verifier_settings).settings_line()
 
     def answers(self, rows: Sequence[Row]) -> dict[tuple[float, int], Row]:
         """The rows that answer what is asked, by radius and image, in the order asked."""

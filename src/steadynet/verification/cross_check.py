@@ -18,12 +18,11 @@ from steadynet.interchange.onnx.file import load_model, runtime
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.robustness import write_robustness
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.plugins import describe_value, settings_of
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.verifiers import Verifier
-from steadynet.verification.verify import checked
+from steadynet.verification.verify import replay_counterexample
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class CrossCheck:
 
     def _ask(self, verifier: Verifier, eps: float, properties: Properties, on_result: Callable[[str], None]) -> None:
         def record(place: int, result: Result) -> None:
-            self.results[verifier.name, eps, place] = checked(properties, place, result)
+            self.results[verifier.name, eps, place] = replay_counterexample(properties, place, result)
             on_result(verifier.name)
 
         verifier.verify(properties, record)
@@ -97,7 +96,7 @@ class CrossCheck:
         index, label = int(self.index[place]), int(self.labels[place])
         folder = self.trained.run.cross_check(index, eps)
         point = self.results[found.refuted_by[0], eps, place].counterexample
-        assert point is not None  # ``checked`` takes no ``sat`` without one
+        assert point is not None  # ``replay_counterexample`` accepts no ``sat`` without one
         save_tensors(folder / "counterexample.safetensors", {"input": point}, {"eps": eps, "index": index})
         scores = self._replay(point, folder)
         region = self._problems(eps).region
@@ -111,7 +110,7 @@ class CrossCheck:
             "proved_by": found.proved_by,
             "wrong": found.proved_by if replays else [],
             "scores_of_the_counterexample": scores,
-            "settings": {verifier.name: _settings(verifier) for verifier in self.verifiers},
+            "settings": {verifier.name: verifier.described_settings() for verifier in self.verifiers},
             "evidence": str(folder),
         }
         write_json(folder / "evidence.json", evidence)
@@ -122,7 +121,7 @@ class CrossCheck:
         return {
             "run": str(self.trained.run.path),
             "data": self.data,
-            "verifiers": {verifier.name: _settings(verifier) for verifier in self.verifiers},
+            "verifiers": {verifier.name: verifier.described_settings() for verifier in self.verifiers},
             "properties": [self._described(eps, place) for eps, place in self.pairs()],
             "totals": {verifier.name: self._total(verifier.name) for verifier in self.verifiers},
             "contradictions": [self.keep_evidence(found) for found in self.contradictions()],
@@ -166,7 +165,3 @@ class CrossCheck:
         except UserError:  # then no other tool was asked by files, either
             return scores
         return scores | {"ONNX Runtime": runtime(load_model(folder / "model.onnx"))(point[None].numpy())[0].tolist()}
-
-
-def _settings(verifier: Verifier) -> dict[str, str]:
-    return {entry.name: describe_value(getattr(verifier, entry.name)) for entry in settings_of(type(verifier))}

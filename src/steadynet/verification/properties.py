@@ -1,4 +1,4 @@
-"""Verification properties and what can be said of them."""
+"""The properties that verifiers decide, and the results that they return."""
 
 from __future__ import annotations
 
@@ -14,24 +14,67 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 
 
 class Verdict(str, Enum):
-    """One word, one meaning."""
+    """The outcome for one property. Each word has exactly one meaning.
 
-    UNSAT = "unsat"  # proved: no input of the region gets another label
-    SAT = "sat"  # a counterexample that replays
-    TIMEOUT = "timeout"  # not decided in its time
-    UNKNOWN = "unknown"  # an incomplete verifier gave up
-    ERROR = "error"  # something broke; the reason is kept
+    >>> Verdict("unsat") is Verdict.UNSAT
+    True
+    """
+
+    UNSAT = "unsat"  # proved: the network gives every input of the region the right label
+    SAT = "sat"  # refuted: there is a counterexample, and it replays
+    TIMEOUT = "timeout"  # not decided within the time-out
+    UNKNOWN = "unknown"  # the verifier gave up before its time was over
+    ERROR = "error"  # something failed; the result's reason says what
+
+
+class DecidedBy(str, Enum):
+    """The method that decided a property, as ``decided_by`` of a result and of ``verdicts.csv`` names it.
+
+    A verifier that runs another program writes the name of that program instead.
+    """
+
+    MISCLASSIFIED = "misclassified"  # the image itself has the wrong label
+    CROWN = "crown"
+    ATTACK = "attack"
+    OPTIMISED_SLOPES = "optimised slopes"
+    INPUT_SPLITTING = "halved boxes"
+    RELU_SPLITTING = "branch and bound"
+    LINEAR_PROGRAM = "linear program"
+    MILP_ATTACK = "mixed-integer program"  # branch_and_bound's search for a counterexample by a MILP solver
+    MILP = "milp"  # the verifier of that name
+    TIMEOUT = "time-out"
+    NO_INPUT = "no input"  # every box of a VNN-LIB property is empty
+    NO_OUTPUT_CONSTRAINT = "no constraint on outputs"  # any input refutes such a VNN-LIB property
+
+    __str__ = str.__str__
 
 
 @dataclass(frozen=True)
 class Properties:
-    """ "Does each image keep its label everywhere in its region?" for many images of one network."""
+    """Robustness properties of one network: each image must keep its label everywhere in its region.
+
+    Args:
+        network: The network, which maps images (properties, *shape) to scores (properties, classes).
+        images: One image per property, in float32 or float64.
+        labels: The label that each image must keep.
+        region: The inputs that each property speaks of, one box per property.
+        origin: The same properties on the device where they were made, if they were moved. A counterexample must
+            be one there, too.
+
+    Raises:
+        UserError: The images have a lower precision than float32, for which no bounds are computed.
+
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    >>> properties = Properties.around(network, torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]), eps=0.1)
+    >>> len(properties), len(properties[:2])
+    (5, 2)
+    """
 
     network: nn.Module
     images: Tensor
     labels: Tensor
     region: InputRegion
-    origin: Properties | None = None  # the same where they came from: a counterexample must be one there, too
+    origin: Properties | None = None
 
     def __post_init__(self) -> None:
         if self.images.is_floating_point() and torch.finfo(self.images.dtype).bits < 32:
@@ -39,7 +82,7 @@ class Properties:
 
     @classmethod
     def around(cls, network: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Properties:
-        """Local robustness: the ε-box around each image, inside [0, 1]."""
+        """Return local robustness properties: the region is the ε-box around each image, clipped to [0, 1]."""
         return cls(network, images, labels, InputRegion.around(images, eps))
 
     def __len__(self) -> int:
@@ -50,7 +93,7 @@ class Properties:
         return Properties(self.network, self.images[rows], self.labels[rows], self.region[rows], origin)
 
     def moved(self, network: nn.Module, device: torch.device) -> Properties:
-        """The same for a copy of the network on another device."""
+        """Return the same properties for a copy of the network on another device."""
         images, labels, *corners = (
             tensor.to(device) for tensor in (self.images, self.labels, self.region.lower, self.region.upper)
         )
@@ -59,12 +102,28 @@ class Properties:
 
 @dataclass(frozen=True)
 class Result:
-    """The verdict on one problem, with its evidence."""
+    """The verdict on one property, with its evidence.
+
+    Args:
+        verdict: The outcome.
+        seconds: The time that this property took, with its share of the work done for several properties at once.
+        counterexample: An input of the region that the network gives another label; for ``sat`` only.
+        margin: A proved lower bound of the smallest difference between the label's score and another score.
+        stable_share: The share of the network's ReLUs that are proved stable in the region.
+        stable_method: The bounds behind ``stable_share``, for example ``"crown"``.
+        subproblems: How many subproblems the search bounded.
+        decided_by: The method that decided the property: a :class:`DecidedBy`, or the name of another program.
+        reason: Why there is no verdict, in one line for the user.
+
+    >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
+    >>> result.verdict.value, str(result.decided_by)
+    ('unsat', 'crown')
+    """
 
     verdict: Verdict
     seconds: float
     counterexample: Tensor | None = None
-    margin: float | None = None  # a proved lower bound of the smallest margin
+    margin: float | None = None
     stable_share: float | None = None
     stable_method: str | None = None
     subproblems: int = 0
@@ -73,7 +132,11 @@ class Result:
 
 
 def is_counterexample(properties: Properties, index: int, point: Tensor) -> bool:
-    """Whether a point lies in the region, exactly, and the network, run on it alone, gives it another label."""
+    """Return whether a point refutes the property ``index``.
+
+    It must lie in the region exactly, and the network, run on this point alone, must give it another label. Properties
+    that were moved to another device are checked where they came from, too.
+    """
     origin = properties.origin
     if origin is not None:
         with evaluation_mode(origin.network):

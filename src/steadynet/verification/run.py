@@ -17,7 +17,6 @@ from steadynet.data import Images
 from steadynet.devices import full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.plugins import describe_value, settings_of
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verdicts import (
@@ -29,7 +28,7 @@ from steadynet.verification.verdicts import (
     save_counterexample,
 )
 from steadynet.verification.verifiers import Verifier
-from steadynet.verification.verify import checked
+from steadynet.verification.verify import replay_counterexample
 
 ATTACKED_AT_ONCE = 512  # images
 CPU = torch.device("cpu")
@@ -58,11 +57,7 @@ class RunVerification:
             self.network = copy.deepcopy(self.network).to(self.device)
         self.pixels, self.labels = self.test.pixels(self.index), self.test.labels[self.index]
         self.tasks = fingerprints(self.trained.network, self.pixels)
-        self.settings = " ".join(
-            f"{entry.name}={describe_value(getattr(self.verifier, entry.name))}"
-            for entry in settings_of(type(self.verifier))
-            if entry.name != "timeout"
-        )
+        self.settings = self.verifier.settings_line()
 
     def __len__(self) -> int:
         return len(self.index) * len(self.radii)
@@ -148,7 +143,7 @@ class RunVerification:
 
         def record(position: int, result: Result) -> None:
             place = int(places[position])
-            row = self._row(eps, place, checked(properties, position, _on_cpu(result)))
+            row = self._row(eps, place, replay_counterexample(properties, position, _on_cpu(result)))
             file.add(row)
             self.rows[eps, place] = row
             on_row(row)

@@ -18,7 +18,21 @@ from steadynet.verification.verifiers import Verifier
 def verify(
     model: nn.Module, images: Tensor, labels: Tensor, eps: float, verifier: str = "branch_and_bound", **settings: object
 ) -> list[Result]:
-    """Does each image (batch, *shape), in [0, 1], keep its label everywhere within ``eps``? One result an image.
+    """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞).
+
+    Args:
+        model: The network, which maps images (batch, *shape) to scores (batch, classes).
+        images: The images (batch, *shape), with pixels in [0, 1].
+        labels: The label that each image should keep (batch,).
+        eps: The radius, larger than 0. The region of an image is its ε-box, clipped to [0, 1].
+        verifier: The name of a verifier; ``steadynet list verifiers`` shows them.
+        **settings: Settings of that verifier, for example ``timeout=10``.
+
+    Returns:
+        One result per image, in the same order. A ``sat`` result has a counterexample that replays.
+
+    Raises:
+        UserError: The images, labels, radius, verifier or settings make no sense.
 
     >>> import torch
     >>> model = nn.Sequential(nn.Linear(1, 2))
@@ -28,24 +42,41 @@ def verify(
     ['unsat', 'sat']
     """
     if len(images) != len(labels) or not len(images):
-        raise UserError(f"{len(images)} images and {len(labels)} labels: verify needs one label an image")
+        raise UserError(f"{len(images)} images and {len(labels)} labels: verify needs one label per image")
     if not (float(images.min()) >= 0 and float(images.max()) <= 1):
         raise UserError(f"pixels lie in [{float(images.min()):g}, {float(images.max()):g}]; they must lie in [0, 1]")
     if not eps > 0:
         raise UserError(f"eps = {eps} must be larger than 0")
     properties = Properties.around(model, images, labels, eps)
-    return [
-        checked(properties, index, result) for index, result in enumerate(make_verifier(verifier, settings)(properties))
-    ]
+    results = make_verifier(verifier, settings)(properties)
+    return [replay_counterexample(properties, index, result) for index, result in enumerate(results)]
 
 
 def make_verifier(name: str, settings: dict[str, object]) -> Verifier:
-    """A verifier by name with its settings; what is misspelt is an error that names the nearest."""
+    """Make a verifier from its name and its settings.
+
+    Args:
+        name: The name of a verifier; ``steadynet list verifiers`` shows them.
+        settings: The values of its settings. Those that are missing have their defaults.
+
+    Returns:
+        The verifier, which can be called with :class:`~steadynet.verification.properties.Properties`.
+
+    Raises:
+        UserError: The verifier or a setting is unknown (the message names the nearest one), a value does not fit, or
+            the verifier needs a program that is not installed.
+
+    >>> make_verifier("milp", {"timeout": 5}).timeout
+    5
+    """
     return make(choose("verifier", name, verifiers.available()), settings)
 
 
-def checked(properties: Properties, index: int, result: Result) -> Result:
-    """The result; but one that says ``sat`` without a counterexample that replays is an error, whoever says it."""
+def replay_counterexample(properties: Properties, index: int, result: Result) -> Result:
+    """Return the result if it is not ``sat`` or its counterexample replays, and an ``error`` result otherwise.
+
+    Every ``sat``, whichever verifier it comes from, passes through this check.
+    """
     if result.verdict is not Verdict.SAT:
         return result
     with evaluation_mode(properties.network), full_precision(properties.images.device):
