@@ -1,4 +1,4 @@
-"""The verdicts on the paper's claims, on tables whose outcome is known."""
+"""The outcomes of the paper's claims, on tables whose outcome is known."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 
 from reports import experiment, of_the_paper, row
 from steadynet.experiments.grid import names
-from steadynet.report.claims import FAILS, HOLDS, OPEN, claims_of
+from steadynet.experiments.table import MISSED
+from steadynet.report.claims import Outcome
 from steadynet.report.layout import tables_of
+from steadynet.report.paper_claims import claims_of
 
 
 def judge(made):
@@ -19,22 +21,22 @@ def judge(made):
 @pytest.mark.parametrize("name", names())
 def test_the_papers_own_numbers_bear_out_its_claims(name):
     (claim,) = judge(of_the_paper(name)).values()
-    assert claim.paper == HOLDS
-    assert [part.verdict for part in claim.parts if part.verdict != HOLDS] == []
-    assert all(part.pairs for part in claim.parts)
+    assert claim.paper_outcome == Outcome.HOLDS
+    assert [part.outcome for part in claim.parts if part.outcome != Outcome.HOLDS] == []
+    assert all(part.comparisons for part in claim.parts)
 
 
 @pytest.mark.parametrize("name", names())
 def test_numbers_turned_around_refute_them(name):
     (claim,) = judge(of_the_paper(name, lambda row: replace(row, value=-row.value))).values()
-    assert (claim.verdict, claim.paper) == (FAILS, HOLDS)
+    assert (claim.outcome, claim.paper_outcome) == (Outcome.DOES_NOT_HOLD, Outcome.HOLDS)
 
 
 @pytest.mark.parametrize("name", names())
 def test_few_properties_are_not_enough(name):
     (claim,) = judge(of_the_paper(name, tasks=20)).values()
-    assert claim.verdict == OPEN
-    assert "20 properties a cell, 50 are needed; so far as claimed in" in claim.parts[0].why
+    assert claim.outcome == Outcome.NOT_ENOUGH_DATA
+    assert "only 20 properties per network, at least 50 are needed; so far as claimed in" in claim.parts[0].reason
 
 
 def rq1(nbc, other, counts=(None, None), methods=("trades", "madry", "rs")):
@@ -45,38 +47,38 @@ def rq1(nbc, other, counts=(None, None), methods=("trades", "madry", "rs")):
 
 def test_a_missing_baseline_is_named():
     part = rq1(90.0, 10.0, methods=("trades", "rs"))
-    assert part.verdict == OPEN
-    assert "no numbers for madry yet; so far as claimed in 2 of 2" in part.why
+    assert part.outcome == Outcome.NOT_ENOUGH_DATA
+    assert "no numbers for madry yet; so far as claimed in 2 of 2" in part.reason
 
 
 def test_a_missing_number_is_counted():
     rows = [row("nbc", "unsat_percent", 50.0)]
     rows += [row(method, "unsat_percent", None if method == "rs" else 1.0) for method in ("trades", "madry", "rs")]
     part = judge(experiment(rows))["RQ1"].parts[0]
-    assert (part.verdict, part.why[:32]) == (OPEN, "1 of 3 comparisons lack a number")
+    assert (part.outcome, part.reason[:32]) == (Outcome.NOT_ENOUGH_DATA, "1 of 3 comparisons lack a number")
 
 
 def test_a_difference_within_chance_is_no_evidence():
-    assert rq1(50.2, 50.0, (502, 500)).verdict == OPEN
-    assert "within chance" in rq1(50.2, 50.0, (502, 500)).why
-    assert rq1(60.0, 50.0, (600, 500)).verdict == HOLDS
-    assert rq1(40.0, 50.0, (400, 500)).verdict == FAILS
+    assert rq1(50.2, 50.0, (502, 500)).outcome == Outcome.NOT_ENOUGH_DATA
+    assert "may be chance" in rq1(50.2, 50.0, (502, 500)).reason
+    assert rq1(60.0, 50.0, (600, 500)).outcome == Outcome.HOLDS
+    assert rq1(40.0, 50.0, (400, 500)).outcome == Outcome.DOES_NOT_HOLD
 
 
-def test_the_cells_it_rests_on_are_there():
+def test_the_comparisons_are_there():
     part = rq1(60.0, 50.0)
-    assert part.pairs[0].place == "M1, ε 0.1: nbc against trades"
-    assert {(pair.one.value, pair.other.value) for pair in part.pairs} == {(60.0, 50.0)}
+    assert part.comparisons[0].label == "M1, ε 0.1: nbc and trades"
+    assert {(pair.one.value, pair.other.value) for pair in part.comparisons} == {(60.0, 50.0)}
 
 
 def test_a_window_that_was_missed_is_left_out():
     def missed(row):
         gone = row.model == "C1" and row.method == "rs@1-2"
-        return replace(row, value=None, note="window not reached") if gone else row
+        return replace(row, value=None, note=MISSED) if gone else row
 
     part = judge(of_the_paper("rq3-cifar10", missed))["RQ3"].parts[0]
-    assert part.verdict == HOLDS
-    assert not any("C1" in pair.place and "rs@1-2" in pair.place for pair in part.pairs)
+    assert part.outcome == Outcome.HOLDS
+    assert not any("C1" in pair.label and "rs@1-2" in pair.label for pair in part.comparisons)
 
 
 def test_runs_without_a_claim_have_none():

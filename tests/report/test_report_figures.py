@@ -35,7 +35,7 @@ def test_scores_by_hand():
     made += [row("nbc", "unsat_percent", 0.0, eps=0.3), row("rs", "unsat_percent", 0.0, eps=0.3)]
     made += [row("nbc", "unsat_percent", 10.0, eps=0.2), row("rs", "unsat_percent", 20.0, eps=0.2)]
     (table,) = tables_of(experiment(made))
-    found = scores(table, lambda cell: cell.value)
+    found = scores(table, lambda entry: entry.value)
     assert found == {"UNSAT %": {"nbc": 75.0, "rs": 62.5}, "Time (s)": {"nbc": 25.0, "rs": 100.0}}
 
 

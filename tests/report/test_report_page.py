@@ -100,7 +100,7 @@ def test_an_experiment_at_smoke_scale(smoke, tmp_path, capsys):
     assert "| ε | metric | sabr, ours | sabr, paper | nbc, ours | nbc, paper |" in text
     assert re.search(r"\| 0\.1 \| UNSAT % \| .*/\d.* \| 22\.0 \| .* \| \*\*100\.0\*\* \|", text)
     (claim,) = page["claims"]
-    assert (claim["name"], claim["verdict"], claim["paper"]) == ("SABR", "not enough data", "holds")
+    assert (claim["name"], claim["outcome"], claim["paperOutcome"]) == ("SABR", "NOT_ENOUGH_DATA", "HOLDS")
     assert page["unclaimed"] == ["RQ1", "RQ2", "RQ3", "γ", "β"]
     assert any(cell for row in page["experiments"][0]["tables"][0]["rows"] for cell in row["runs"] or [0])
 

@@ -36,16 +36,16 @@ def test_best_is_bold_whichever_way_is_better():
 
 def test_equals_share_the_bold_and_one_alone_has_none():
     (table,) = tables_of(experiment([row("nbc", "unsat_percent", 5.01), row("rs", "unsat_percent", 5.04)]))
-    assert [cell.best for cell in table.lines[0].cells] == [True, True]
+    assert [entry.best for entry in table.lines[0].entries] == [True, True]
     (table,) = tables_of(experiment([row("nbc", "unsat_percent", 5.0)]))
-    assert [cell.best for cell in table.lines[0].cells] == [False]
+    assert [entry.best for entry in table.lines[0].entries] == [False]
 
 
 def test_each_model_and_window_has_its_best():
     found = of_the_paper("rq3-cifar10")
     (table,) = tables_of(found)
     line = next(line for line in table.lines if line.metric.name == "unsat_percent")
-    bold = {column for column, cell in zip(table.columns, line.cells, strict=True) if cell.best}
+    bold = {column for column, entry in zip(table.columns, line.entries, strict=True) if entry.best}
     assert bold == {(model, f"nbc@{window}") for model in ("C1", "C2", "C3") for window in ("1-2", "6-7")}
 
 
@@ -123,7 +123,7 @@ def test_latex_compiles(tmp_path):
 def test_csv_has_a_row_a_number():
     (table,) = tables_of(of_the_paper("beta"))
     rows = list(csv.DictReader(io.StringIO(as_csv(table))))
-    assert len(rows) == sum(len(line.cells) for line in table.lines)
+    assert len(rows) == sum(len(line.entries) for line in table.lines)
     best = [row for row in rows if row["metric"] == "unsat_percent" and row["best"] == "1"]
     assert [(row["method"], row["ours"], row["paper"], row["of"]) for row in best] == [
         ("beta=3", "34.0", "34.0", "1000")

@@ -1,47 +1,53 @@
-"""A table in the paper's layout: columns are models and methods, lines are radii and metrics, paper beside ours."""
+"""A table in the paper's layout: one column per model and method, one line per radius and metric."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from steadynet.experiments.table import DELTA, Summary, TableRow, summarised
+from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
 from steadynet.report.collect import Experiment
-from steadynet.report.metrics import Metric, is_shown, metric, place
+from steadynet.report.metrics import Metric, is_shown, metric, sort_key
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Ours and the paper's number; ``count`` of ``of`` are summed over the seeds, ``best`` is to be bold."""
+class Entry:
+    """One entry of a table: our number beside the paper's.
+
+    ``value`` is the mean over all seeds and ``spread`` their standard deviation. ``count`` of ``total`` is the fraction
+    behind a percentage, summed over the seeds; for a mean only ``total`` is known. ``best`` and ``paper_best`` mark the
+    numbers to print in bold. ``runs`` names the run directories that the number comes from.
+    """
 
     value: float | None = None
     spread: float | None = None
     count: int | None = None
-    of: int | None = None
+    total: int | None = None
     paper: float | None = None
     best: bool = False
     paper_best: bool = False
     note: str = ""
+    missed_window: bool = False  # tuning found no network within the accuracy window
     runs: tuple[str, ...] = ()
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody measured it, we or the paper."""
+        """Whether we or the paper measured it."""
         return bool(self.runs) or self.paper is not None
 
 
 @dataclass(frozen=True)
 class Line:
-    """One metric at one radius, a cell a column."""
+    """One metric at one radius, with one entry per column of the table."""
 
     eps: float | None
     metric: Metric
-    cells: list[Cell]
+    entries: list[Entry]
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table; ``columns`` are (model, method)."""
+    """One table. ``columns`` are pairs of model and method, ``facts`` say how the numbers were measured."""
 
     name: str
     title: str
@@ -56,19 +62,19 @@ class Table:
 
     @property
     def has_paper(self) -> bool:
-        """Whether the paper has any of its numbers."""
-        return any(cell.paper is not None for line in self.lines for cell in line.cells)
+        """Whether the paper reports any of the numbers."""
+        return any(entry.paper is not None for line in self.lines for entry in line.entries)
 
     def of_model(self, model: str) -> Table:
-        """The columns of one model, at the radii that it has."""
+        """The part of the table about one model, without radii that the model was not verified at."""
         chosen = [number for number, column in enumerate(self.columns) if column[0] == model]
-        lines = [replace(line, cells=[line.cells[number] for number in chosen]) for line in self.lines]
-        there = [line for line in lines if any(cell.is_there for cell in line.cells)]
+        lines = [replace(line, entries=[line.entries[number] for number in chosen]) for line in self.lines]
+        there = [line for line in lines if any(entry.is_there for entry in line.entries)]
         return replace(self, columns=[self.columns[number] for number in chosen], lines=there)
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
-    """The tables of an experiment: where methods are set against others, the differences first, then all values."""
+    """Lay out an experiment: a table of differences first, where it has any, then a table of all values."""
     rows = [row for row in experiment.rows if is_shown(row.metric)]
     differences = [row for row in rows if row.metric.endswith(DELTA)]
     values = [row for row in rows if not row.metric.endswith(DELTA)]
@@ -76,17 +82,17 @@ def tables_of(experiment: Experiment) -> list[Table]:
     if differences:
         title = f"{experiment.title}: differences to the method alone"
         tables.append(
-            _table(f"{experiment.name}-differences", title, _with_counts(differences, values), experiment.facts)
+            _table(f"{experiment.name}-differences", title, _with_totals(differences, values), experiment.facts)
         )
     tables.append(_table(experiment.name, experiment.title, values, experiment.facts))
     return tables
 
 
-def _with_counts(differences: Sequence[TableRow], values: Sequence[TableRow]) -> list[TableRow]:
-    """Differences with the number of properties (or images) that the method's own value rests on."""
-    counts = {(row.model, row.method, row.seed, row.metric, row.eps): row.denominator for row in values}
+def _with_totals(differences: Sequence[TableRow], values: Sequence[TableRow]) -> list[TableRow]:
+    """Give each difference the number of properties (or images) behind the method's own value."""
+    totals = {(row.model, row.method, row.seed, row.metric, row.eps): row.denominator for row in values}
     return [
-        replace(row, denominator=counts.get((row.model, row.method, row.seed, row.metric.removesuffix(DELTA), row.eps)))
+        replace(row, denominator=totals.get((row.model, row.method, row.seed, row.metric.removesuffix(DELTA), row.eps)))
         for row in differences
     ]
 
@@ -99,51 +105,52 @@ def _table(name: str, title: str, rows: Sequence[TableRow], facts: dict[str, str
     groups: dict[tuple[str, str, str, float | None], list[TableRow]] = {}
     for row in rows:
         groups.setdefault((row.model, row.method, row.metric, row.eps), []).append(row)
-    keys = sorted({(row.eps, row.metric) for row in rows}, key=lambda key: (key[0] or 0.0, place(key[1])))
+    order = sorted({(row.eps, row.metric) for row in rows}, key=lambda key: (key[0] or 0.0, sort_key(key[1])))
     lines = []
-    for eps, name_of_metric in keys:
-        places = [(*column, name_of_metric, eps) for column in columns]
-        cells = [_cell(found[key], groups[key]) if key in found else Cell() for key in places]
-        lines.append(with_best(Line(eps, metric(name_of_metric), cells), columns))
+    for eps, metric_name in order:
+        keys = [(*column, metric_name, eps) for column in columns]
+        entries = [_entry(found[key], groups[key]) if key in found else Entry() for key in keys]
+        lines.append(with_best(Line(eps, metric(metric_name), entries), columns))
     return Table(name, title, columns, lines, facts)
 
 
-def _cell(summary: Summary, rows: Sequence[TableRow]) -> Cell:
+def _entry(summary: Summary, rows: Sequence[TableRow]) -> Entry:
     measured = [row for row in rows if row.value is not None]
     counts = [row.numerator for row in measured if row.numerator is not None]
     totals = [row.denominator for row in measured if row.denominator is not None]
-    return Cell(
+    return Entry(
         summary.mean,
         summary.spread,
         round(sum(counts)) if counts and len(counts) == len(measured) else None,
         sum(totals) if totals and len(totals) == len(measured) else None,
         summary.paper_value,
         note=summary.note,
+        missed_window=any(row.note == MISSED for row in rows),
         runs=tuple(row.run.rpartition("/")[2] for row in rows),
     )
 
 
 def with_best(line: Line, columns: Sequence[tuple[str, str]]) -> Line:
-    """The line with the best of each model (and window of accuracy) marked; of differences, every improvement."""
+    """Mark the best entry of each model and accuracy window; in a line of differences, mark every improvement."""
     groups: dict[tuple[str, str], list[int]] = {}
     for number, (model, method) in enumerate(columns):
         groups.setdefault((model, method.partition("@")[2]), []).append(number)
-    cells = list(line.cells)
+    entries = list(line.entries)
     for numbers in groups.values():
-        ours = _best(line.metric, [cells[number].value for number in numbers])
-        papers = _best(line.metric, [cells[number].paper for number in numbers])
+        ours = _best(line.metric, [entries[number].value for number in numbers])
+        papers = _best(line.metric, [entries[number].paper for number in numbers])
         for number in numbers:
-            cell = cells[number]
-            cells[number] = replace(
-                cell,
-                best=_is_best(line.metric, cell.value, ours),
-                paper_best=_is_best(line.metric, cell.paper, papers),
+            entry = entries[number]
+            entries[number] = replace(
+                entry,
+                best=_is_best(line.metric, entry.value, ours),
+                paper_best=_is_best(line.metric, entry.paper, papers),
             )
-    return replace(line, cells=cells)
+    return replace(line, entries=entries)
 
 
 def _best(what: Metric, values: Iterable[float | None]) -> float | None:
-    """The value to reach: the best of two or more, as it is written; of differences, better than none."""
+    """The best of two or more values, or None; for differences, 0, which every improvement beats."""
     there = [value for value in values if value is not None]
     if what.is_delta:
         return 0.0
@@ -153,6 +160,7 @@ def _best(what: Metric, values: Iterable[float | None]) -> float | None:
 
 
 def _is_best(what: Metric, value: float | None, best: float | None) -> bool:
+    """Whether a value looks like the best one in print; a difference has to be an improvement."""
     if value is None or best is None:
         return False
     return what.better(value, best) if what.is_delta else what.written(value) == what.written(best)

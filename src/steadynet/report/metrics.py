@@ -78,8 +78,8 @@ def is_shown(name: str) -> bool:
     return base in _NAMES or bool(re.fullmatch(r"pgd\d+_percent", base))
 
 
-def place(name: str) -> tuple[int, int]:
-    """Where a metric stands in the table: as in the paper, attacks last."""
+def sort_key(name: str) -> tuple[int, int]:
+    """The position of a metric in a table: the order of the paper, then attacks by their number of steps."""
     base = name.removesuffix(DELTA)
     if base in ORDER:
         return ORDER.index(base), 0

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
-from steadynet.report.claims import Claim, Part
+from steadynet.report.claims import Claim, ClaimPart
 from steadynet.report.gallery import Gallery
 from steadynet.report.interactive import plotly_source
-from steadynet.report.layout import Cell, Line, Table
+from steadynet.report.layout import Entry, Line, Table
 from steadynet.report.metrics import Metric, radius
 from steadynet.report.tables import counted, spread
 
@@ -80,12 +80,14 @@ def _table(table: Table, numbers: Mapping[str, int]) -> dict[str, Any]:
     lines = {(line.eps, line.metric.name): line for line in table.lines}
     rows = []
     for number, (model, method) in enumerate(table.columns):
-        radii = list(dict.fromkeys(line.eps for line in table.lines if line.cells[number].is_there))
+        radii = list(dict.fromkeys(line.eps for line in table.lines if line.entries[number].is_there))
         for eps in [eps for eps in radii if eps is not None] or radii:
             cells = [
-                _row_cell(what, lines.get((eps, what.name)) or lines.get((None, what.name)), number) for what in metrics
+                _entry(what, lines.get((eps, what.name)) or lines.get((None, what.name)), number) for what in metrics
             ]
-            runs = sorted({numbers[run] for cell in _cells(table, number, eps) for run in cell.runs if run in numbers})
+            runs = sorted(
+                {numbers[run] for entry in _entries(table, number, eps) for run in entry.runs if run in numbers}
+            )
             rows.append(
                 {"model": model, "method": method, "eps": eps, "radius": radius(eps), "runs": runs, "cells": cells}
             )
@@ -98,23 +100,23 @@ def _table(table: Table, numbers: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _cells(table: Table, number: int, eps: float | None) -> list[Cell]:
-    return [line.cells[number] for line in table.lines if line.eps == eps]
+def _entries(table: Table, number: int, eps: float | None) -> list[Entry]:
+    return [line.entries[number] for line in table.lines if line.eps == eps]
 
 
-def _row_cell(what: Metric, line: Line | None, number: int) -> dict[str, Any] | None:
-    if line is None or not line.cells[number].is_there:
+def _entry(what: Metric, line: Line | None, number: int) -> dict[str, Any] | None:
+    if line is None or not line.entries[number].is_there:
         return None
-    cell = line.cells[number]
+    entry = line.entries[number]
     shown = {
-        "value": cell.value,
-        "text": what.written(cell.value) + spread(what, cell),
-        "count": counted(cell),
-        "best": cell.best,
-        "note": cell.note,
-        "paper": cell.paper,
-        "paperText": what.written(cell.paper),
-        "paperBest": cell.paper_best,
+        "value": entry.value,
+        "text": what.written(entry.value) + spread(what, entry),
+        "count": counted(entry),
+        "best": entry.best,
+        "note": entry.note,
+        "paper": entry.paper,
+        "paperText": what.written(entry.paper),
+        "paperBest": entry.paper_best,
     }
     return {key: value for key, value in shown.items() if value not in (None, "", False)}
 
@@ -126,18 +128,24 @@ def claims_data(claims: Sequence[Claim]) -> list[dict[str, Any]]:
             "name": claim.name,
             "text": claim.text,
             "table": claim.table,
-            "verdict": claim.verdict,
-            "paper": claim.paper,
+            "outcome": claim.outcome.name,
+            "paperOutcome": claim.paper_outcome.name,
             "parts": [_part(part) for part in claim.parts],
         }
         for claim in claims
     ]
 
 
-def _part(part: Part) -> dict[str, Any]:
-    rests = [
-        f"{pair.place}: {part.metric.written(pair.one.value)}"
+def _part(part: ClaimPart) -> dict[str, Any]:
+    numbers = [
+        f"{pair.label}: {part.metric.written(pair.one.value)}"
         + ("" if part.metric.is_delta else f" and {part.metric.written(pair.other.value)}")
-        for pair in part.pairs
+        for pair in part.comparisons
     ]
-    return {"metric": part.metric.label, "text": part.text, "verdict": part.verdict, "why": part.why, "cells": rests}
+    return {
+        "metric": part.metric.label,
+        "text": part.text,
+        "outcome": part.outcome.name,
+        "reason": part.reason,
+        "comparisons": numbers,
+    }

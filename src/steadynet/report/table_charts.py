@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from steadynet.report.charts import Chart, Panel, Series, Style, styles
-from steadynet.report.layout import Cell, Line, Table
+from steadynet.report.layout import Entry, Line, Table
 from steadynet.report.metrics import Metric, radius
 
-Value = Callable[[Cell], float | None]
-SIDES: tuple[tuple[str, Value], ...] = (("ours", lambda cell: cell.value), ("paper", lambda cell: cell.paper))
+Value = Callable[[Entry], float | None]
+SIDES: tuple[tuple[str, Value], ...] = (("ours", lambda entry: entry.value), ("paper", lambda entry: entry.paper))
 
 
 def table_charts(table: Table) -> list[Chart]:
@@ -33,8 +33,8 @@ def scores(table: Table, value: Value) -> dict[str, dict[str, float]]:
         for model in table.models:
             there = {
                 method: number
-                for (of, method), cell in zip(table.columns, line.cells, strict=True)
-                if of == model and (number := value(cell)) is not None
+                for (of, method), entry in zip(table.columns, line.entries, strict=True)
+                if of == model and (number := value(entry)) is not None
             }
             for method, score in _scaled(line.metric, there).items():
                 found.setdefault(line.metric.label, {}).setdefault(method, []).append(score)
@@ -88,7 +88,7 @@ def _close_accuracy(table: Table) -> Chart | None:
     for line in table.lines:
         for side, value in _sides(table):
             series = [_window_bars(table, line, base, windows, value, looks[base]) for base in bases]
-            series = [entry for entry in series if any(number is not None for number in entry.y)]
+            series = [bars for bars in series if any(number is not None for number in bars.y)]
             if series:
                 panels.append(Panel(f"{line.metric.label}, {side}", "", line.metric.label, "bars", series))
     note = "Each window is how far test accuracy lies below natural training, in points; a method that missed a window "
@@ -97,13 +97,13 @@ def _close_accuracy(table: Table) -> Chart | None:
 
 
 def _window_bars(table: Table, line: Line, base: str, windows: list[str], value: Value, style: Style) -> Series:
-    cells = dict(zip(table.columns, line.cells, strict=True))
+    entries = dict(zip(table.columns, line.entries, strict=True))
     names, numbers = [], []
     for model in table.models:
         for window in windows:
-            cell = cells.get((model, f"{base}@{window}")) or cells.get((model, base))
+            entry = entries.get((model, f"{base}@{window}")) or entries.get((model, base))
             names.append(f"{model}, {window}")
-            numbers.append(value(cell) if cell else None)
+            numbers.append(value(entry) if entry else None)
     return Series(base, names, numbers, style)
 
 
@@ -128,8 +128,8 @@ def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
     for side, value in reversed(SIDES):
         for number in numbers:
             method = table.columns[number][1]
-            y = [value(line.cells[number]) for line in lines]
-            if any(entry is not None for entry in y):
+            y = [value(line.entries[number]) for line in lines]
+            if any(number is not None for number in y):
                 x = [line.eps or 0.0 for line in lines]
                 name = method if side == "ours" else f"{method}, paper"
                 series.append(Series(name, x, y, looks[method], faint=side == "paper"))
@@ -148,7 +148,7 @@ def _pareto(table: Table) -> Chart | None:
     for line in verified:
         points = [
             (column, across.value, up.value)
-            for column, across, up in zip(table.columns, accuracy.cells, line.cells, strict=True)
+            for column, across, up in zip(table.columns, accuracy.entries, line.entries, strict=True)
             if across.value is not None and up.value is not None
         ]
         series = [
@@ -188,11 +188,11 @@ def _beta(table: Table) -> Chart | None:
     found = {method: float(method.removeprefix("beta=")) for method in _methods(table) if method.startswith("beta=")}
     panels = []
     for line, model in ((line, model) for model in table.models for line in table.lines):
-        cells = dict(zip(table.columns, line.cells, strict=True))
-        order = sorted((method for method in found if (model, method) in cells), key=lambda method: found[method])
+        entries = dict(zip(table.columns, line.entries, strict=True))
+        order = sorted((method for method in found if (model, method) in entries), key=lambda method: found[method])
         series = []
         for (side, value), look in zip(SIDES, styles(["nbc", "natural"]).values(), strict=True):
-            y = [value(cells[model, method]) for method in order]
+            y = [value(entries[model, method]) for method in order]
             if any(number is not None for number in y):
                 series.append(Series(side, [found[method] for method in order], y, look, faint=side == "paper"))
         if series:
@@ -204,15 +204,15 @@ def _gamma(table: Table) -> Chart | None:
     """The choices of γ: a panel a metric and model, a group a choice, a bar for ours and one for the paper's."""
     panels = []
     for line, model in ((line, model) for model in table.models for line in table.lines):
-        cells = {
-            method: cell
-            for (of, method), cell in zip(table.columns, line.cells, strict=True)
+        entries = {
+            method: entry
+            for (of, method), entry in zip(table.columns, line.entries, strict=True)
             if of == model and method.startswith("gamma=")
         }
-        names = [method.removeprefix("gamma=") for method in cells]
+        names = [method.removeprefix("gamma=") for method in entries]
         series = []
         for (side, value), look in zip(SIDES, styles(["nbc", "trades"]).values(), strict=True):
-            y = [value(cell) for cell in cells.values()]
+            y = [value(entry) for entry in entries.values()]
             if any(number is not None for number in y):
                 series.append(Series(side, names, y, look))
         if series:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from steadynet.report.layout import Cell, Line, Table
+from steadynet.report.layout import Entry, Line, Table
 from steadynet.report.metrics import Metric, radius
 
 LATEX = {
@@ -72,16 +72,16 @@ def _latin(letter: str) -> str:
     return letter if "\xc0" <= letter <= "\xff" else "?"
 
 
-def spread(what: Metric, cell: Cell) -> str:
-    """The deviation over seeds, where there are several."""
-    return "" if cell.spread is None else f" ± {what.written(cell.spread).lstrip('+')}"
+def spread(what: Metric, entry: Entry) -> str:
+    """The standard deviation over the seeds, if there are several."""
+    return "" if entry.spread is None else f" ± {what.written(entry.spread).lstrip('+')}"
 
 
-def counted(cell: Cell) -> str:
-    """The count and what it is of, or what a mean is over."""
-    if cell.of is None:
+def counted(entry: Entry) -> str:
+    """The fraction behind a percentage (``count/total``), or the number of values behind a mean (``n=total``)."""
+    if entry.total is None:
         return ""
-    return f"{cell.count}/{cell.of}" if cell.count is not None else f"n={cell.of}"
+    return f"{entry.count}/{entry.total}" if entry.count is not None else f"n={entry.total}"
 
 
 def facts_in_words(table: Table) -> str:
@@ -110,18 +110,18 @@ def _markdown_lines(table: Table, has_paper: bool) -> Iterable[str]:
     yield f"|---|---|{'---:|' * (len(header) - 2)}"
     for line in table.lines:
         cells = [radius(line.eps), markdown_text(line.metric.label)]
-        for cell in line.cells:
-            cells.append(_markdown_cell(line.metric, cell))
+        for entry in line.entries:
+            cells.append(_markdown_entry(line.metric, entry))
             if has_paper:
-                cells.append(_bold(line.metric.written(cell.paper), cell.paper_best))
+                cells.append(_bold(line.metric.written(entry.paper), entry.paper_best))
         yield f"| {' | '.join(cells)} |"
 
 
-def _markdown_cell(what: Metric, cell: Cell) -> str:
-    if cell.value is None:
-        return markdown_text(cell.note) or "–"
-    count = counted(cell)
-    return _bold(what.written(cell.value), cell.best) + spread(what, cell) + (f" ({count})" if count else "")
+def _markdown_entry(what: Metric, entry: Entry) -> str:
+    if entry.value is None:
+        return markdown_text(entry.note) or "–"
+    count = counted(entry)
+    return _bold(what.written(entry.value), entry.best) + spread(what, entry) + (f" ({count})" if count else "")
 
 
 def _bold(text: str, best: bool) -> str:
@@ -180,12 +180,12 @@ def _wide(text: str, columns: int) -> str:
 
 def _latex_cells(line: Line, has_paper: bool) -> list[str]:
     cells = []
-    for cell in line.cells:
-        text = _latex_number(line.metric, cell.value, cell.best) + latex_text(spread(line.metric, cell))
-        count = counted(cell)
+    for entry in line.entries:
+        text = _latex_number(line.metric, entry.value, entry.best) + latex_text(spread(line.metric, entry))
+        count = counted(entry)
         cells.append(rf"\shortstack[r]{{{text}\\{{\tiny {count}}}}}" if count else text)
         if has_paper:
-            cells.append(_latex_number(line.metric, cell.paper, cell.paper_best))
+            cells.append(_latex_number(line.metric, entry.paper, entry.paper_best))
     return cells
 
 
@@ -204,8 +204,8 @@ def as_csv(table: Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for line in table.lines:
-        for (model, method), cell in zip(table.columns, line.cells, strict=True):
-            values = [table.name, model, method, line.eps, line.metric.name, cell.value, cell.spread]
-            values += [cell.count, cell.of, cell.paper, int(cell.best), int(cell.paper_best), cell.note]
+        for (model, method), entry in zip(table.columns, line.entries, strict=True):
+            values = [table.name, model, method, line.eps, line.metric.name, entry.value, entry.spread]
+            values += [entry.count, entry.total, entry.paper, int(entry.best), int(entry.paper_best), entry.note]
             writer.writerow(["" if value is None else value for value in values])
     return text.getvalue()

@@ -11,7 +11,7 @@ from typing import Any
 from steadynet.experiments.provenance import provenance
 from steadynet.files import write_text
 from steadynet.report.charts import Chart
-from steadynet.report.claims import NAMES, OPEN, TASKS, Claim, claims_of
+from steadynet.report.claims import RULE, Claim, Outcome
 from steadynet.report.collect import Experiment, collect
 from steadynet.report.figures import file_name, write_figures
 from steadynet.report.gallery import MOST_PICTURES, gallery_of
@@ -20,15 +20,10 @@ from steadynet.report.layers import layer_shares
 from steadynet.report.layout import Table, tables_of
 from steadynet.report.metrics import radius
 from steadynet.report.page import claims_data, experiment_data, page
+from steadynet.report.paper_claims import CLAIMS, claims_of
 from steadynet.report.run_charts import run_charts
 from steadynet.report.table_charts import table_charts
 from steadynet.report.tables import as_csv, as_latex, as_markdown, markdown_text
-
-RULE = (
-    "One rule for all claims: each is a set of pairs of cells of which one should be better. It holds if the mean "
-    "advantage is above zero and at least half of the pairs are no worse. It is not enough data where a method is "
-    f"missing, a cell rests on fewer than {TASKS} properties, or proofs differ by no more than chance (95 %)."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +47,7 @@ class Report:
     @property
     def unclaimed(self) -> list[str]:
         """The claims of the paper that no table here has a word on."""
-        return [name for name in NAMES if all(claim.name != name for claim in self.claims)]
+        return [name for name in CLAIMS if all(claim.name != name for claim in self.claims)]
 
 
 def make_report(folders: Sequence[Path]) -> Report:
@@ -83,6 +78,7 @@ def page_of(report: Report, most_pictures: int = MOST_PICTURES, live: str | None
         "title": title,
         "written": report.written,
         "rule": RULE,
+        "outcomes": {outcome.name: outcome.value for outcome in Outcome},
         "claims": claims_data(report.claims),
         "unclaimed": report.unclaimed,
         "radii": {_as_key(eps): radius(eps) for eps in sorted(set(gallery.columns["eps"]))},
@@ -131,12 +127,15 @@ def write_report(
 
 
 def claims_as_markdown(report: Report) -> str:
-    """The verdicts on the paper's claims, with what each rests on."""
+    """The outcomes of the paper's claims, with what each rests on."""
     lines = ["## The paper's claims", "", RULE, ""]
-    lines += ["| claim | table | verdict | the rule on the paper's own numbers | because |", "|---|---|---|---|---|"]
+    lines += ["| claim | table | outcome | the rule on the paper's own numbers | because |", "|---|---|---|---|---|"]
     for claim in report.claims:
-        because = "; ".join(f"{part.metric.label}: {part.verdict}, {part.why}" for part in claim.parts)
-        cells = [f"{claim.name}: {claim.text}", claim.table, claim.verdict, claim.paper, because]
+        because = "; ".join(f"{part.metric.label}: {part.outcome.value}, {part.reason}" for part in claim.parts)
+        cells = [f"{claim.name}: {claim.text}", claim.table, claim.outcome.value, claim.paper_outcome.value, because]
         lines.append(f"| {' | '.join(map(markdown_text, cells))} |")
-    lines += [f"| {name} | – | {OPEN} | – | no table here has anything to say on it |" for name in report.unclaimed]
+    lines += [
+        f"| {name} | – | {Outcome.NOT_ENOUGH_DATA.value} | – | no table here has anything to say on it |"
+        for name in report.unclaimed
+    ]
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const GALLERY = DATA.gallery;
 const WORDS = { unsat: "proved", sat: "refuted", timeout: "time-out", unknown: "unknown", error: "error" };
-const LOOKS = { unsat: "good", sat: "bad", holds: "good", "does not hold": "bad" };
+const LOOKS = { unsat: "good", sat: "bad", HOLDS: "good", DOES_NOT_HOLD: "bad" };
 const AT_ONCE = 60; // cards
 
 function make(tag, attributes, ...children) {
@@ -18,6 +18,7 @@ function make(tag, attributes, ...children) {
 }
 
 const badge = (key, text) => make("span", { class: `badge ${LOOKS[key] || "open"}` }, text || key);
+const outcomeBadge = (name) => badge(name, DATA.outcomes[name]);
 const slug = (name) => "s-" + Array.from(name, (letter) => (/[\w-]/.test(letter) ? letter : "_")).join("");
 const unique = (values) => [...new Set(values)];
 
@@ -150,12 +151,12 @@ const chartView = (chart) => make("div", { class: "chart", "data-chart": chart.n
 // Claims
 
 function claimView(claim) {
-  const parts = claim.parts.map((part) => make("li", {}, badge(part.verdict), ` ${part.metric}: ${part.text}. ${part.why}.`,
-    make("details", {}, make("summary", { class: "small" }, `the ${part.cells.length} cells it rests on`),
-      make("ul", { class: "small" }, ...part.cells.map((cell) => make("li", {}, cell))))));
+  const parts = claim.parts.map((part) => make("li", {}, outcomeBadge(part.outcome), ` ${part.metric}: ${part.text}. ${part.reason}.`,
+    make("details", {}, make("summary", { class: "small" }, `the ${part.comparisons.length} comparisons`),
+      make("ul", { class: "small" }, ...part.comparisons.map((text) => make("li", {}, text))))));
   return make("details", { class: "claim", "data-claim": claim.name, open: "" },
-    make("summary", {}, make("b", {}, `${claim.name} `), badge(claim.verdict), ` ${claim.text} (${claim.table}).`),
-    make("ul", {}, ...parts), make("p", { class: "small" }, `The same rule on the paper's own numbers: ${claim.paper}.`));
+    make("summary", {}, make("b", {}, `${claim.name} `), outcomeBadge(claim.outcome), ` ${claim.text} (${claim.table}).`),
+    make("ul", {}, ...parts), make("p", { class: "small" }, `The same rule on the paper's own numbers: ${DATA.outcomes[claim.paperOutcome]}.`));
 }
 
 // Gallery
@@ -308,7 +309,7 @@ for (const experiment of DATA.experiments) {
 }
 const claimed = DATA.claims.map(claimView);
 section("claims", "The paper's claims", make("p", { class: "note" }, DATA.rule), ...claimed,
-  DATA.unclaimed.length ? make("p", {}, badge("not enough data"), ` ${DATA.unclaimed.join(", ")}: no table here has anything to say on them.`) : null);
+  DATA.unclaimed.length ? make("p", {}, outcomeBadge("NOT_ENOUGH_DATA"), ` ${DATA.unclaimed.join(", ")}: no table here has anything to say on them.`) : null);
 contents.append(make("a", { href: "#gallery" }, "Gallery"));
 main.append(gallery.element);
 document.documentElement.dataset.ready = String(Math.round(performance.now()));
