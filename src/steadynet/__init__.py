@@ -1,6 +1,8 @@
 """steadynet: train neural networks that can be proved robust.
 
-The public names are imported when they are used: ``import steadynet`` costs nothing.
+The public names below are imported on first use, so ``import steadynet`` itself is fast and does not import PyTorch.
+
+>>> from steadynet import NBC, crown_bounds, evaluate, load_trained, resolve, train, verify
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from steadynet.attacks.region import InputRegion
+    from steadynet.bounds.crown import crown_bounds
     from steadynet.objectives.nbc import NBC
+    from steadynet.runs.evaluation import evaluate
     from steadynet.runs.trained import load_trained
     from steadynet.training.loop import train
     from steadynet.training.settings import resolve
@@ -19,22 +23,38 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
+__all__ = [
+    "NBC",
+    "InputRegion",
+    "Result",
+    "Verdict",
+    "crown_bounds",
+    "evaluate",
+    "load_trained",
+    "resolve",
+    "train",
+    "verify",
+]
+
+# The module that defines each public name.
+_DEFINED_IN = {
     "NBC": "steadynet.objectives.nbc",
     "InputRegion": "steadynet.attacks.region",
     "Result": "steadynet.verification.properties",
     "Verdict": "steadynet.verification.properties",
+    "crown_bounds": "steadynet.bounds.crown",
+    "evaluate": "steadynet.runs.evaluation",
     "load_trained": "steadynet.runs.trained",
     "resolve": "steadynet.training.settings",
     "train": "steadynet.training.loop",
     "verify": "steadynet.verification.verify",
 }
-__all__ = ["NBC", "InputRegion", "Result", "Verdict", "load_trained", "resolve", "train", "verify"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+    """Import a public name when it is first used (PEP 562)."""
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
     raise AttributeError(f"module 'steadynet' has no attribute '{name}'")
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+import steadynet.files
 from steadynet.cli import COMMANDS, display, main
 from steadynet.cli.parsing import Parser
 from steadynet.cli.train import PLACE
-from steadynet.runs import directory as run_directory
 from steadynet.runs.directory import RunDirectory
 from steadynet.training.loop import resume, train
 from steadynet.training.settings import TrainingSettings, resolve
@@ -189,7 +189,7 @@ def command_line_killed_at_write(arguments: list[str], output: Path, write: int)
             os.kill(os.getpid(), signal.SIGKILL)
         original(source, target)
 
-    run_directory.os.replace = replace
+    steadynet.files.os.replace = replace
     command_line(arguments, output)
 
 
