@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 import steadynet.files
 from steadynet.cli import COMMANDS, display, main
-from steadynet.cli.parsing import Parser
-from steadynet.cli.train import PLACE
+from steadynet.cli.parsing import Parser, given_settings
+from steadynet.cli.train import TRAINING
 from steadynet.runs.directory import RunDirectory
 from steadynet.training.loop import resume, train
 from steadynet.training.settings import TrainingSettings, resolve
@@ -103,8 +103,7 @@ def settings_from(flags: list[str]) -> TrainingSettings:
     """The settings that flags say."""
     parser = Parser()
     COMMANDS["train"].configure(parser)
-    given = vars(parser.parse_args(flags))
-    return resolve({key: value for key, value in given.items() if key not in PLACE})
+    return resolve(given_settings(parser.parse_args(flags), TRAINING))
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

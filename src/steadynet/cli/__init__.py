@@ -129,6 +129,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if asked is not None and asked not in COMMANDS:
         raise UnknownNameError("command", asked, COMMANDS)
     parsed = parse(parser, chosen, arguments)
+    parsed.words = arguments  # as the user typed them
     if parsed.command is None:
         raise UserError(f"name a command: {', '.join(COMMANDS)} (see steadynet --help)")
     return parsed

@@ -8,14 +8,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
-from steadynet.cli.parsing import Parser
+from steadynet.cli.parsing import Parser, flag_of, given_settings
+from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
 from steadynet.cli.selection import add_selection, select
-from steadynet.cli.verifier_flags import add_verifier_flags
 
 if TYPE_CHECKING:
     from steadynet.verification.verifiers import Verifier
 
-OWN = ("command", "run", "eps", "per_class", "data", "verifiers", "threads", "json")
 DEFAULT = ("branch_and_bound", "milp")
 
 
@@ -24,7 +23,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--verifiers", nargs="+", default=DEFAULT, metavar="NAME", help=f"whom [{' '.join(DEFAULT)}]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    add_verifier_flags(parser)
+    add_verifier_settings(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -56,14 +55,14 @@ def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
     from steadynet.verification import verifiers
     from steadynet.verification.verify import make_verifier
 
-    given = {key: value for key, value in vars(arguments).items() if key not in OWN}
+    given = given_settings(arguments, VERIFIER)
     names = list(dict.fromkeys(arguments.verifiers))
     known = {
         name: {entry.name for entry in settings_of(choose("verifier", name, verifiers.available()))} for name in names
     }
     for key in given:
         if not any(key in settings for settings in known.values()):
-            raise UserError(f"--{key.replace('_', '-')} is no setting of {' or '.join(names)}")
+            raise UserError(f"{flag_of(key)} is no setting of {' or '.join(names)}")
     return [
         make_verifier(name, {key: value for key, value in given.items() if key in settings})
         for name, settings in known.items()

@@ -1,4 +1,9 @@
-"""Command-line flags made from settings: a new field is a new flag, with its help and its default."""
+"""The argument parser of every command, and the flags that are made from settings.
+
+A plug-in declares its settings as fields of a dataclass (see :mod:`steadynet.plugins`). :func:`add_settings` makes one
+flag per setting and :func:`given_settings` returns those that the user gave. The flags that a command declares itself
+with ``add_argument`` are stored under other names, so the two never mix.
+"""
 
 from __future__ import annotations
 
@@ -14,49 +19,102 @@ from steadynet.plugins import Setting, describe_type, describe_value
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that answers a mistake with one line and the nearest right flag."""
+    """A parser that answers a mistake with one line and the nearest right flag.
+
+    Attributes:
+        flags: Every flag that this parser knows, such as ``--help``.
+    """
 
     def __init__(self, **options: Any) -> None:
+        self.flags: list[str] = []
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
 
-    def error(self, message: str) -> NoReturn:
-        """One line; the command line prints it and ends with 2."""
-        raise UserError(f"{message} (see {self.prog} --help)")
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Declare an argument of the command itself."""
+        action = super().add_argument(*names, **options)
+        self.flags += action.option_strings
+        return action
 
-    def flags(self) -> list[str]:
-        """Every flag this parser knows."""
-        return [flag for flag in self._option_string_actions if flag.startswith("--")]
+    def error(self, message: str) -> NoReturn:
+        """Raise a one-line error; the caller prints it and ends with exit code 2."""
+        raise UserError(f"{message} (see {self.prog} --help)")
 
 
 def parse(parser: Parser, chosen: Parser, arguments: list[str]) -> argparse.Namespace:
-    """The arguments; one that nobody knows is an error that names the nearest flag."""
-    result, strange = parser.parse_known_args(arguments)
-    if strange:
-        name = strange[0].split("=")[0]
+    """Parse the command line.
+
+    Args:
+        parser: The parser of the whole command line.
+        chosen: The parser of the command that the user named; its flags are suggested for a misspelt one.
+        arguments: The words that the user typed.
+
+    Raises:
+        UserError: An argument is wrong or unknown.
+    """
+    result, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        name = unknown[0].split("=")[0]
         if name.startswith("-"):
-            near = difflib.get_close_matches(name, chosen.flags(), n=1)
-            raise UserError(
-                f"unknown option '{name}'{f': did you mean {near[0]}?' if near else ''} (see {chosen.prog} --help)"
-            )
+            near = difflib.get_close_matches(name, chosen.flags, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise UserError(f"unknown option '{name}'{hint} (see {chosen.prog} --help)")
         raise UserError(f"'{name}' is one argument too many (see {chosen.prog} --help)")
     return result
 
 
-def add_flags(parser: argparse._ArgumentGroup, settings: Iterable[Setting]) -> None:
-    """One flag a setting; a flag that is not given leaves no trace in the result."""
+def add_settings(parser: Parser, owner: str, title: str, settings: Iterable[Setting]) -> None:
+    """Add one flag per setting to a group of the help called ``title``.
+
+    A flag that the user does not give leaves no trace in the result of the parsing.
+
+    Args:
+        parser: The parser of a command.
+        owner: Whose settings these are, in one word; :func:`given_settings` returns them under the same word.
+        title: The heading of the group in the command's help.
+        settings: The settings.
+    """
+    group = parser.add_argument_group(title)
     for entry in settings:
-        flag = "--" + entry.name.replace("_", "-")
         default = "" if entry.default is None else f" [{describe_value(entry.default)}]"
-        text = (entry.help + default).replace("%", "%%")
-        options: dict[str, Any] = {"dest": entry.name, "default": argparse.SUPPRESS, "help": text}
+        options: dict[str, Any] = {
+            "dest": _prefix(owner) + entry.name,
+            "default": argparse.SUPPRESS,
+            "help": (entry.help + default).replace("%", "%%"),
+        }
         if entry.type is bool:
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, **options)
+            options["action"] = argparse.BooleanOptionalAction
         elif entry.name == "eps":
-            parser.add_argument(flag, metavar="RADIUS", **options)  # a number or a fraction, read by parse_radius
+            options["metavar"] = "RADIUS"  # a number or a fraction: parse_radius reads it
         else:
             options |= {"type": _reader(entry.type), "metavar": _metavar(entry)}
-            parser.add_argument(flag, **options)
+        parser.flags += group.add_argument(flag_of(entry.name), **options).option_strings
+
+
+def given_settings(arguments: argparse.Namespace, owner: str) -> dict[str, Any]:
+    """Return the settings of ``owner`` that the user gave, by name.
+
+    >>> parser = Parser()
+    >>> _ = parser.add_argument("--out")
+    >>> add_settings(parser, "attack", "settings of the attack", [Setting("steps", int, 10, "steps of the attack")])
+    >>> given_settings(parser.parse_args(["--out", "runs/first", "--steps", "20"]), "attack")
+    {'steps': 20}
+    """
+    prefix = _prefix(owner)
+    return {key.removeprefix(prefix): value for key, value in vars(arguments).items() if key.startswith(prefix)}
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting.
+
+    >>> flag_of("batch_size")
+    '--batch-size'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+def _prefix(owner: str) -> str:
+    return f"{owner}."
 
 
 def _metavar(entry: Setting) -> str:
@@ -67,7 +125,7 @@ def _metavar(entry: Setting) -> str:
 
 
 def _reader(hint: Any) -> Any:
-    """A function from text to the annotated type, whose complaint is fit to be read."""
+    """Return a function that reads a text as the annotated type, and says in plain words when it cannot."""
 
     def read(text: str) -> Any:
         for part in _parts(hint):

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command
-from steadynet.cli.parsing import Parser, add_flags
+from steadynet.cli.parsing import Parser, add_settings, given_settings
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError, terminated_as_by_ctrl_c
 
 if TYPE_CHECKING:
     from steadynet.experiments.engines import Engine
 
-OWN = ("command", "experiment", "scale", "out", "only", "seeds", "engine", "reuse")
+ENGINE = "engine"  # the owner of the engines' flags
 
 
 def _configure(parser: Parser) -> None:
+    from steadynet.cli.plugin_flags import merged_settings
     from steadynet.experiments import engines
     from steadynet.experiments.grid import names
-    from steadynet.plugins import Setting, settings_of
 
     parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(names())}, or a grid of your own: FILE.toml")
     parser.add_argument(
@@ -34,10 +34,7 @@ def _configure(parser: Parser) -> None:
         "--reuse", nargs="+", default=[], metavar="DIR", help="take runs of the same settings from these experiments"
     )
     parser.add_argument("--engine", default="local", metavar="NAME", help="where to run [local]")
-    seen: dict[str, Setting] = {}
-    for plugin in engines.available().values():
-        seen |= {entry.name: entry for entry in settings_of(plugin)}
-    add_flags(parser.add_argument_group("the engines' own settings"), seen.values())
+    add_settings(parser, ENGINE, "settings of the engines", merged_settings(engines.available()))
 
 
 def _seed(text: str) -> int:
@@ -82,7 +79,7 @@ def _engine(arguments: argparse.Namespace) -> Engine:
     from steadynet.plugins import choose, make
 
     plugin = choose("engine", arguments.engine, engines.available())
-    return make(plugin, {key: value for key, value in vars(arguments).items() if key not in OWN})
+    return make(plugin, given_settings(arguments, ENGINE))
 
 
 def _only(words: list[str]) -> dict[str, list[str]]:

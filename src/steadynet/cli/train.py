@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command
-from steadynet.cli.parsing import Parser, add_flags
+from steadynet.cli.parsing import Parser, add_settings, given_settings
 from steadynet.errors import UserError
 from steadynet.training.distributed.torchrun_env import this_process
 
 if TYPE_CHECKING:
-    from steadynet.plugins import Setting
     from steadynet.runs.directory import RunDirectory
     from steadynet.training.settings import TrainingSettings
 
-PLACE = ("out", "config", "resume", "overwrite")  # flags that are no settings of the training
+TRAINING = "training"  # the owner of the flags of a training and of its methods
 MACHINE = ("device", "threads")  # settings that may change from one half of a training to the other
 
 
 def _configure(parser: Parser) -> None:
-    from steadynet.plugins import settings_of
-    from steadynet.training.settings import TrainingSettings
-
     parser.add_argument("--out", metavar="RUN", help="the run directory to write")
     parser.add_argument("--config", metavar="FILE.toml", help="settings from a file: every flag is a key")
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
-    add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
-    add_flags(parser.add_argument_group("the methods' own settings"), settings_of_methods())
+    add_training_settings(parser)
 
 
-def settings_of_methods() -> list[Setting]:
-    """Every setting of every method once, with the methods that have it and, where they differ, their defaults."""
+def add_training_settings(parser: Parser) -> None:
+    """Add one flag per setting of the training and of every method."""
     from steadynet import objectives
-    from steadynet.plugins import describe_value, settings_of
+    from steadynet.cli.plugin_flags import merged_settings
+    from steadynet.plugins import settings_of
+    from steadynet.training.settings import TrainingSettings
 
-    seen: dict[str, list[tuple[str, Setting]]] = {}
-    for name, plugin in sorted(objectives.available().items()):
-        for entry in settings_of(plugin):
-            seen.setdefault(entry.name, []).append((name, entry))
-    result = []
-    for owners in seen.values():
-        entry = owners[0][1]
-        text = f"{', '.join(name for name, _ in owners)}: {entry.help}"
-        by_default: dict[str, list[str]] = {}
-        for name, own in owners:
-            by_default.setdefault(describe_value(own.default), []).append(name)
-        if len(by_default) > 1:
-            listed = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_default.items())
-            entry = dataclasses.replace(entry, default=None)
-            text = f"{text} [{listed}]"
-        result.append(dataclasses.replace(entry, help=text))
-    return result
+    add_settings(parser, TRAINING, "settings of the training", settings_of(TrainingSettings))
+    add_settings(parser, TRAINING, "settings of the methods", merged_settings(objectives.available()))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -65,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.training.settings import merge, resolve
 
     console.quiet = messages.quiet = not this_process().is_first
-    given = {key: value for key, value in vars(arguments).items() if key not in ("command", *PLACE)}
+    given = given_settings(arguments, TRAINING)
     if arguments.config:
         given = merge(read_toml(Path(arguments.config)), given)
     if not arguments.out:

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command
-from steadynet.cli.parsing import Parser, add_flags
-from steadynet.cli.train import settings_of_methods
+from steadynet.cli.parsing import Parser, add_settings, given_settings
+from steadynet.cli.train import TRAINING, add_training_settings
 from steadynet.errors import UserError
 
 if TYPE_CHECKING:
     from steadynet.runs.directory import RunDirectory
 
-OWN = ("command", "target_drop", "out")
-KEPT = ("data", "model", "validation", "seed", "normalise")  # settings of the run it starts from
+INHERITED = ("data", "model", "validation", "seed", "normalise")  # settings taken from the run it starts from
+SEARCH = "search"  # the owner of the flags of the search
 
 
 def _configure(parser: Parser) -> None:
     from steadynet.experiments.tuning import TuningBudget
     from steadynet.plugins import settings_of
-    from steadynet.training.settings import TrainingSettings
 
     parser.add_argument(
         "--target-drop",
@@ -33,30 +32,26 @@ def _configure(parser: Parser) -> None:
         help="percentage points of validation accuracy to lose",
     )
     parser.add_argument("--out", metavar="RUN", required=True, help="the run directory to write")
-    add_flags(parser.add_argument_group("the search"), settings_of(TuningBudget))
-    add_flags(parser.add_argument_group("the training"), settings_of(TrainingSettings))
-    add_flags(parser.add_argument_group("the methods' own settings"), settings_of_methods())
+    add_settings(parser, SEARCH, "settings of the search", settings_of(TuningBudget))
+    add_training_settings(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display import console
     from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, tune
-    from steadynet.plugins import settings_of
     from steadynet.runs.directory import RunDirectory
 
-    given = {key: value for key, value in vars(arguments).items() if key not in OWN}
-    effort = TuningBudget(
-        **{entry.name: given.pop(entry.name) for entry in settings_of(TuningBudget) if entry.name in given}
-    )
+    given = given_settings(arguments, TRAINING)
+    budget = TuningBudget(**given_settings(arguments, SEARCH))
     if "init" not in given:
         raise UserError("--init names the run to start from")
     config = RunDirectory.existing(given["init"]).read_config()
-    values: dict[str, Any] = {key: config[key] for key in KEPT if key in config} | given
+    values: dict[str, Any] = {key: config[key] for key in INHERITED if key in config} | given
     out = Path(arguments.out)
     if out.exists() and not (RunDirectory(out).is_run() or (out / "tuning.json").is_file()):
         raise UserError(f"{out} exists and is not a run directory: choose another --out")
     record = tune(
-        values, AccuracyWindow(*arguments.target_drop), effort, out=out, trials=Path(f"{out}.trials"), train=_trained
+        values, AccuracyWindow(*arguments.target_drop), budget, out=out, trials=Path(f"{out}.trials"), train=_trained
     )
     _show(record)
     if not record["reached"]:

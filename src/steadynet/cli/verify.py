@@ -7,12 +7,12 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, add_device, count
-from steadynet.cli.parsing import Parser
+from steadynet.cli.parsing import Parser, given_settings
+from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
 from steadynet.cli.selection import add_selection, select
-from steadynet.cli.verifier_flags import add_verifier_flags
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
@@ -20,7 +20,6 @@ from steadynet.training.interruption import InterruptedByUserError
 if TYPE_CHECKING:
     from steadynet.verification.run import RunVerification
 
-OWN = ("command", "run", "eps", "per_class", "data", "verifier", "threads", "device", "fresh", "json", "network")
 PGD_STEPS = 100
 
 
@@ -32,7 +31,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--network", metavar="N=ONNX", help="VNN-LIB's own form: RUN is a property of this network")
-    add_verifier_flags(parser)
+    add_verifier_settings(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -48,8 +47,8 @@ def _run(arguments: argparse.Namespace) -> None:
             result = asked.summary(PGD_STEPS)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
-            f"stopped: {len(asked.rows)} of {len(asked)} properties are decided and saved. Go on with: "
-            + shlex.join(_words(arguments, asked))
+            f"stopped: {len(asked.rows)} of {len(asked)} properties are decided and saved. "
+            f"Go on with: {_going_on(arguments)}"
         ) from stop
     if arguments.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
@@ -69,7 +68,7 @@ def _verify_query(arguments: argparse.Namespace) -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    settings = _settings(arguments)
+    settings = given_settings(arguments, VERIFIER)
     timeout = settings.pop("timeout", TIMEOUT)
     if not 0 < timeout < float("inf"):
         raise UserError(f"--timeout {timeout:g} must be larger than 0")
@@ -84,7 +83,7 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
     from steadynet.verification.run import RunVerification
     from steadynet.verification.verify import make_verifier
 
-    verifier = make_verifier(arguments.verifier, _settings(arguments))
+    verifier = make_verifier(arguments.verifier, given_settings(arguments, VERIFIER))
     device = pick_device(arguments.device, DEVICES)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -95,23 +94,9 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
     )
 
 
-def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {key: value for key, value in vars(arguments).items() if key not in OWN}
-
-
-def _words(arguments: argparse.Namespace, asked: RunVerification) -> list[str]:
-    """The command that goes on: what was given, but for --fresh."""
-    words = ["steadynet", "verify", arguments.run, "--eps", *map(str, arguments.eps or asked.radii)]
-    words += ["--per-class", str(arguments.per_class), "--verifier", arguments.verifier]
-    device = None if arguments.device == "cpu" else arguments.device
-    chosen = {"data": arguments.data, "threads": arguments.threads, "device": device} | _settings(arguments)
-    for key, value in chosen.items():
-        flag = key.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{'' if value else 'no-'}{flag}")
-        elif value is not None:
-            words += [f"--{flag}", str(value)]
-    return words + ["--json"] * arguments.json
+def _going_on(arguments: argparse.Namespace) -> str:
+    """Return the command that goes on with a stopped verification: what the user typed, without ``--fresh``."""
+    return shlex.join(["steadynet", *(word for word in arguments.words if word != "--fresh")])
 
 
 COMMAND = Command("prove or refute that test images keep their label", _configure, _run)

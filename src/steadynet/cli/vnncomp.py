@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.cli.command import Command, count
-from steadynet.cli.parsing import Parser
-from steadynet.cli.verifier_flags import add_verifier_flags
+from steadynet.cli.parsing import Parser, given_settings
+from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
 
-OWN = ("command", "network", "property", "instances", "timeout", "out", "verifier", "threads")
 TIMEOUT = 120.0  # seconds
 
 
@@ -26,7 +25,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument("--out", metavar="FILE", help="the result [printed], or the table of results [results.csv]")
     parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
     parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
-    add_verifier_flags(parser, without=("timeout",))
+    add_verifier_settings(parser, without=("timeout",))
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -34,7 +33,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     from steadynet.verification.verify import make_verifier
 
-    settings = {key: value for key, value in vars(arguments).items() if key not in OWN}
+    settings = given_settings(arguments, VERIFIER)
     make_verifier(arguments.verifier, settings)  # what is misspelt is told before anything is read
     if arguments.threads:
         torch.set_num_threads(arguments.threads)

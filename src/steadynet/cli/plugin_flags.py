@@ -1,0 +1,56 @@
+"""The settings of several plug-ins as one list of flags."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from steadynet.cli.parsing import Parser, add_settings
+from steadynet.plugins import Setting, describe_value, settings_of
+
+VERIFIER = "verifier"  # the owner of the verifiers' flags
+
+
+def merged_settings(plugins: Mapping[str, type]) -> list[Setting]:
+    """Return every setting of the plug-ins once.
+
+    The help of a setting names the plug-ins that have it, unless all do. Where their defaults differ, it lists each.
+
+    >>> @dataclasses.dataclass
+    ... class Short:
+    ...     steps: int = dataclasses.field(default=5, metadata={"help": "steps of the attack"})
+    >>> @dataclasses.dataclass
+    ... class Long:
+    ...     steps: int = dataclasses.field(default=50, metadata={"help": "steps of the attack"})
+    >>> @dataclasses.dataclass
+    ... class Other:
+    ...     pass
+    >>> [entry.help for entry in merged_settings({"short": Short, "long": Long, "other": Other})]
+    ['long, short: steps of the attack [50 for long; 5 for short]']
+    """
+    owners: dict[str, dict[str, Setting]] = {}
+    for name, plugin in sorted(plugins.items()):
+        for entry in settings_of(plugin):
+            owners.setdefault(entry.name, {})[name] = entry
+    return [_merged(same, len(same) == len(plugins)) for same in owners.values()]
+
+
+def _merged(owners: Mapping[str, Setting], is_everywhere: bool) -> Setting:
+    """Return one setting from those of the same name, by the plug-in that has it."""
+    entry = next(iter(owners.values()))
+    text = entry.help if is_everywhere else f"{', '.join(owners)}: {entry.help}"
+    by_default: dict[str, list[str]] = {}
+    for name, own in owners.items():
+        by_default.setdefault(describe_value(own.default), []).append(name)
+    if len(by_default) == 1:
+        return dataclasses.replace(entry, help=text)
+    listed = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_default.items())
+    return dataclasses.replace(entry, help=f"{text} [{listed}]", default=None)
+
+
+def add_verifier_settings(parser: Parser, without: tuple[str, ...] = ()) -> None:
+    """Add one flag per setting of any verifier, but for those that the command declares itself."""
+    from steadynet.verification import verifiers
+
+    settings = [entry for entry in merged_settings(verifiers.available()) if entry.name not in without]
+    add_settings(parser, VERIFIER, "settings of the verifiers", settings)
