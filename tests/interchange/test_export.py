@@ -66,9 +66,9 @@ def test_boxes_and_labels_are_exact(version, exported, trained):
             found = read_vnnlib(exported / "vnnlib" / version / f"prop_{index}_eps_{eps!r}.vnnlib")
             label = int(test.labels[index])
             box = InputRegion.around(test.pixels(torch.tensor([index])), eps)
-            assert (found.inputs, found.outputs, len(found.cases)) == (36, 4, 3)
+            assert (found.input_size, found.output_size, len(found.disjuncts)) == (36, 4, 3)
             rows = []
-            for case in found.cases:
+            for case in found.disjuncts:
                 assert case.lower.astype(np.float32).tolist() == case.lower.tolist() == box.lower.flatten().tolist()
                 assert case.upper.astype(np.float32).tolist() == case.upper.tolist() == box.upper.flatten().tolist()
                 assert case.bound.tolist() == [0.0]

@@ -13,7 +13,7 @@ import fuzz
 import fuzz_judges
 from fuzz_texts import ONES, TWOS
 from steadynet.interchange.vnnlib.files import read_vnnlib
-from steadynet.interchange.vnnlib.specification import Case
+from steadynet.interchange.vnnlib.property import Disjunct
 
 SHORT = 2000
 
@@ -25,15 +25,15 @@ def test_changed_files_are_refused_or_read_rightly():
         assert {said for number, said in found if fuzz.kind_of(number) == kind} == {"error", "reading"}
 
 
-def _loosened(case: Case) -> Case:
+def _loosened(case: Disjunct) -> Disjunct:
     return replace(case, strict=frozenset())
 
 
-def _widened(case: Case) -> Case:
+def _widened(case: Disjunct) -> Disjunct:
     return replace(case, upper=case.upper + 0.25)
 
 
-def _turned(case: Case) -> Case:
+def _turned(case: Disjunct) -> Disjunct:
     return replace(case, matrix=-case.matrix)
 
 
@@ -41,7 +41,7 @@ def _turned(case: Case) -> Case:
 def test_a_wrong_reading_is_noticed(fault, monkeypatch, tmp_path):
     def wrong(path):
         found = read_vnnlib(path)
-        return replace(found, cases=tuple(map(fault, found.cases)))
+        return replace(found, disjuncts=tuple(map(fault, found.disjuncts)))
 
     def noticed() -> int:
         count = 0
@@ -63,7 +63,7 @@ def test_another_network_is_noticed(monkeypatch, tmp_path):
     assert fuzz_judges.judge(tmp_path / "case.onnx") == "reading"
     for outputs in (3, 4):
         ones = np.ones(outputs, np.float32)
-        monkeypatch.setattr(fuzz_judges, "runtime", lambda model, ones=ones: lambda image: ones)
+        monkeypatch.setattr(fuzz_judges, "runtime_function", lambda model, ones=ones: lambda image: ones)
         with pytest.raises(fuzz_judges.WrongError):
             fuzz_judges.judge(tmp_path / "case.onnx")
 

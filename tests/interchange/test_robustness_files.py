@@ -7,8 +7,9 @@ import re
 import numpy as np
 import torch
 
-from steadynet.interchange.vnnlib.files import parse_vnnlib, read_vnnlib
-from steadynet.interchange.vnnlib.robustness import format_robustness, robustness_specification, write_robustness
+from steadynet.interchange.vnnlib.files import read_vnnlib
+from steadynet.interchange.vnnlib.robustness import format_robustness, robustness_property, write_robustness
+from steadynet.interchange.vnnlib.version1 import parse_vnnlib1
 
 
 def box(size: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
@@ -20,13 +21,13 @@ def box(size: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_the_file_says_what_the_specification_says():
     lower, upper = box()
-    expected = robustness_specification(lower, upper, 2, 4)
-    found = parse_vnnlib(format_robustness(lower, upper, 2, 4))
-    assert (found.inputs, found.outputs, len(found.cases)) == (40, 4, 3)
-    for one, other in zip(found.cases, expected.cases, strict=True):
+    expected = robustness_property(lower, upper, 2, 4)
+    found = parse_vnnlib1(format_robustness(lower, upper, 2, 4))
+    assert (found.input_size, found.output_size, len(found.disjuncts)) == (40, 4, 3)
+    for one, other in zip(found.disjuncts, expected.disjuncts, strict=True):
         for name in ("lower", "upper", "matrix", "bound"):
             assert np.array_equal(getattr(one, name), getattr(other, name))
-    assert torch.equal(torch.from_numpy(found.cases[0].lower).float(), lower)
+    assert torch.equal(torch.from_numpy(found.disjuncts[0].lower).float(), lower)
 
 
 def test_only_the_plainest_words_are_used(tmp_path):
@@ -35,4 +36,4 @@ def test_only_the_plainest_words_are_used(tmp_path):
     text = (tmp_path / "x.vnnlib").read_text()
     plain = r"\((declare-const [XY]_\d+ Real|assert \([<>]= X_\d+ \d+\.\d+\)|assert \(or)\)?"
     assert all(re.fullmatch(rf"{plain}|    \(and \(>= Y_\d Y_\d\)\)|\)\)", line) for line in text.splitlines())
-    assert read_vnnlib(tmp_path / "x.vnnlib").inputs == 40
+    assert read_vnnlib(tmp_path / "x.vnnlib").input_size == 40

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from places import SHARED
-from specifications import same, specifications
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.files import format_vnnlib, parse_vnnlib, read_vnnlib, write_vnnlib
-from steadynet.interchange.vnnlib.specification import Specification
+from steadynet.interchange.vnnlib.files import read_vnnlib, write_vnnlib
+from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
+from vnnlib_properties import same, vnnlib_properties
 
 PROPERTIES = SHARED / "vnncomp" / "vnnlib"
 
@@ -26,25 +27,25 @@ SMALL = """
 
 
 def test_bounds_and_constraints_by_hand():
-    (case,) = parse_vnnlib(SMALL + "(assert (<= Y_0 Y_1)) (assert (>= (+ (* 2 Y_1) 3) (- Y_0 1)))").cases
+    (case,) = parse_vnnlib1(SMALL + "(assert (<= Y_0 Y_1)) (assert (>= (+ (* 2 Y_1) 3) (- Y_0 1)))").disjuncts
     assert case.lower.tolist() == [-0.5, 0.0]
     assert case.upper.tolist() == [0.5, 0.1]
     assert case.matrix.tolist() == [[1, -1], [1, -2]]  # Y_0 − Y_1 ≤ 0 and Y_0 − 2·Y_1 ≤ 4
     assert case.bound.tolist() == [0, 4]
-    assert case.holds(np.array([0.0, 0.05]), np.array([1.0, 1.0]))
-    assert not case.holds(np.array([0.0, 0.2]), np.array([1.0, 1.0]))
-    assert not case.holds(np.array([0.0, 0.05]), np.array([1.5, 1.0]))
+    assert case.satisfied_by(np.array([0.0, 0.05]), np.array([1.0, 1.0]))
+    assert not case.satisfied_by(np.array([0.0, 0.2]), np.array([1.0, 1.0]))
+    assert not case.satisfied_by(np.array([0.0, 0.05]), np.array([1.5, 1.0]))
 
 
 def test_or_makes_cases_and_asserts_multiply():
     text = SMALL + "(assert (or (<= Y_0 0) (and (>= Y_0 1) (>= Y_1 2)))) (assert (or (<= Y_1 5) (<= X_0 0)))"
-    cases = parse_vnnlib(text).cases
+    cases = parse_vnnlib1(text).disjuncts
     assert [len(case.bound) for case in cases] == [2, 1, 3, 2]
     assert [case.upper[0] for case in cases] == [0.5, 0.0, 0.5, 0.0]
 
 
 def test_the_tightest_of_several_bounds_counts():
-    (case,) = parse_vnnlib(SMALL + "(assert (<= X_0 0.25)) (assert (<= X_0 0.75)) (assert (<= Y_0 1))").cases
+    (case,) = parse_vnnlib1(SMALL + "(assert (<= X_0 0.25)) (assert (<= X_0 0.75)) (assert (<= Y_0 1))").disjuncts
     assert case.upper[0] == 0.25
 
 
@@ -72,7 +73,7 @@ def test_the_tightest_of_several_bounds_counts():
 )
 def test_what_is_wrong_is_said_in_a_line(text, reason):
     with pytest.raises(UserError, match=reason) as caught:
-        parse_vnnlib(text)
+        parse_vnnlib1(text)
     assert "\n" not in str(caught.value)
 
 
@@ -85,23 +86,23 @@ def test_a_missing_a_broken_and_a_packed_file(tmp_path):
         with pytest.raises(UserError, match="cannot read"):
             read_vnnlib(tmp_path / name)
     (tmp_path / "yes.vnnlib.gz").write_bytes(gzip.compress((SMALL + "(assert (<= Y_0 0))").encode()))
-    assert read_vnnlib(tmp_path / "yes.vnnlib.gz").inputs == 2
+    assert read_vnnlib(tmp_path / "yes.vnnlib.gz").input_size == 2
 
 
 def test_two_spellings_of_a_variable_are_one():
-    (case,) = parse_vnnlib(SMALL + "(assert (<= (+ Y_1 Y_01 (* 2 3 Y_0)) 1))").cases
+    (case,) = parse_vnnlib1(SMALL + "(assert (<= (+ Y_1 Y_01 (* 2 3 Y_0)) 1))").disjuncts
     assert case.matrix.tolist() == [[6, 2]]
 
 
-@given(specifications())
-def test_what_is_written_is_read_back_to_the_last_digit(specification):
-    assert same(parse_vnnlib(format_vnnlib(specification)), specification)
+@given(vnnlib_properties())
+def test_what_is_written_is_read_back_to_the_last_digit(vnnlib_property):
+    assert same(parse_vnnlib1(format_vnnlib1(vnnlib_property)), vnnlib_property)
 
 
 def test_a_file_is_written_whole(tmp_path):
-    (case,) = parse_vnnlib(SMALL + "(assert (<= Y_0 Y_1))").cases
-    write_vnnlib(tmp_path / "property.vnnlib", Specification(2, 2, (case,)))
-    assert read_vnnlib(tmp_path / "property.vnnlib").cases[0].upper.tolist() == case.upper.tolist()
+    (case,) = parse_vnnlib1(SMALL + "(assert (<= Y_0 Y_1))").disjuncts
+    write_vnnlib(tmp_path / "property.vnnlib", VnnlibProperty(2, 2, (case,)))
+    assert read_vnnlib(tmp_path / "property.vnnlib").disjuncts[0].upper.tolist() == case.upper.tolist()
     assert [path.name for path in tmp_path.iterdir()] == ["property.vnnlib"]
 
 
@@ -112,14 +113,14 @@ WORDS = ["(", ")", "assert", "and", "or", "<=", ">=", "X_0", "Y_0", "1", "-", "*
 @given(st.lists(st.sampled_from(WORDS)))
 def test_words_in_any_order_are_read_or_refused(words):
     with contextlib.suppress(UserError):
-        assert parse_vnnlib(" ".join(words)).cases
+        assert parse_vnnlib1(" ".join(words)).disjuncts
 
 
 @settings(max_examples=2000)
 @given(st.integers(0, len(SMALL) - 1), st.characters())
 def test_a_changed_character_is_read_or_refused(place, character):
     with contextlib.suppress(UserError):
-        assert parse_vnnlib(SMALL[:place] + character + SMALL[place + 1 :] + "(assert (<= Y_0 Y_1))").cases
+        assert parse_vnnlib1(SMALL[:place] + character + SMALL[place + 1 :] + "(assert (<= Y_0 Y_1))").disjuncts
 
 
 @pytest.mark.skipif(not PROPERTIES.is_dir(), reason="the competition's files are not beside this checkout")
@@ -134,8 +135,8 @@ def test_a_changed_character_is_read_or_refused(place, character):
 )
 def test_the_competitions_files(name, inputs, cases, constraints):
     found = read_vnnlib(PROPERTIES / f"{name}.vnnlib")
-    assert (found.inputs, found.outputs, len(found.cases)) == (inputs, 10, cases)
-    for case in found.cases:
+    assert (found.input_size, found.output_size, len(found.disjuncts)) == (inputs, 10, cases)
+    for case in found.disjuncts:
         assert case.matrix.shape == (constraints, 10)
         assert np.all(case.lower <= case.upper)
         assert np.all(np.sort(case.matrix, 1)[:, [0, -1]] == [-1, 1])  # each compares two outputs

@@ -15,12 +15,13 @@ import vnnlib.compat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specifications import quarters, same, specifications
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib import expressions
-from steadynet.interchange.vnnlib.files import format_vnnlib, parse_vnnlib, read_vnnlib, write_vnnlib
-from steadynet.interchange.vnnlib.specification import Case, Specification
+from steadynet.interchange.vnnlib import s_expressions
+from steadynet.interchange.vnnlib.files import read_vnnlib, write_vnnlib
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
+from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
 from steadynet.interchange.vnnlib.version2 import check_by_standard, format_vnnlib2, parse_vnnlib2
+from vnnlib_properties import quarters, same, vnnlib_properties
 
 VERSION = "(vnnlib-version <2.0>)"
 NETWORK = "(declare-network N (declare-input X float32 [1,2]) (declare-output Y float32 [1,2]))"
@@ -35,42 +36,42 @@ BOX = HEAD + """
 def test_bounds_and_constraints_by_hand():
     text = BOX + "(assert (<= Y[0,0] Y[0,1])) (assert (>= (+ (* 2.0 Y[0,1]) 3.0) (- Y[0,0] 1.0)))"
     vnnlib.parse_query_string(text)
-    (case,) = parse_vnnlib2(text).cases
+    (case,) = parse_vnnlib2(text).disjuncts
     assert (case.lower.tolist(), case.upper.tolist()) == ([-0.5, 0.0], [0.5, 0.1])
     assert (case.matrix.tolist(), case.bound.tolist()) == ([[1, -1], [1, -2]], [0, 4])
     assert case.strict == frozenset()
 
 
 def test_strict_constraints_stay_strict():
-    (case,) = parse_vnnlib2(BOX + "(assert (and (< Y[0,0] 1.0) (<= Y[0,1] 2.0) (> Y[0,1] 0.0)))").cases
+    (case,) = parse_vnnlib2(BOX + "(assert (and (< Y[0,0] 1.0) (<= Y[0,1] 2.0) (> Y[0,1] 0.0)))").disjuncts
     assert case.strict == {0, 2}
     inputs = np.zeros(2)
-    assert case.holds(inputs, np.array([0.5, 2.0]))
+    assert case.satisfied_by(inputs, np.array([0.5, 2.0]))
     for outputs in ([1.0, 1.0], [0.5, 0.0], [0.5, 2.5]):
-        assert not case.holds(inputs, np.array(outputs))
+        assert not case.satisfied_by(inputs, np.array(outputs))
 
 
 def test_strict_bounds_of_inputs_are_the_next_number_inside():
     below, above = (float(np.nextafter(np.float32(0.25), np.float32(to))) for to in (0, 1))
     text = "(assert (and (< X[0,0] 0.25) (> X[0,1] 0.05) (<= Y[0,0] 1.0)))"
-    (case,) = parse_vnnlib2(BOX + text).cases
+    (case,) = parse_vnnlib2(BOX + text).disjuncts
     assert case.upper[0] == below
     assert case.lower[1] == float(np.float32(0.05)) > 0.05  # float32's 0.05 lies above, and so inside
-    (case,) = parse_vnnlib2(BOX + text.replace("(< X[0,0] 0.25)", "(> (* -2.0 X[0,0]) -0.5)")).cases
+    (case,) = parse_vnnlib2(BOX + text.replace("(< X[0,0] 0.25)", "(> (* -2.0 X[0,0]) -0.5)")).disjuncts
     assert case.upper[0] == below
-    (case,) = parse_vnnlib2(BOX.replace("X float32", "X real") + text).cases
+    (case,) = parse_vnnlib2(BOX.replace("X float32", "X real") + text).disjuncts
     assert below < case.upper[0] < 0.25 < above
     assert case.upper[0] == np.nextafter(0.25, 0)
 
 
 def test_equal_and_unequal():
-    (case,) = parse_vnnlib2(BOX + "(assert (== (+ Y[0,0] Y[0,1]) 1.0)) (assert (== X[0,0] 0.25))").cases
+    (case,) = parse_vnnlib2(BOX + "(assert (== (+ Y[0,0] Y[0,1]) 1.0)) (assert (== X[0,0] 0.25))").disjuncts
     assert (case.matrix.tolist(), case.bound.tolist()) == ([[1, 1], [-1, -1]], [1, -1])
     assert case.lower[0] == case.upper[0] == 0.25
-    cases = parse_vnnlib2(BOX + "(assert (!= Y[0,0] 1.0))").cases
+    cases = parse_vnnlib2(BOX + "(assert (!= Y[0,0] 1.0))").disjuncts
     assert [case.strict for case in cases] == [{0}, {0}]
     for value in (0.0, 1.0, 2.0):
-        assert any(case.holds(np.zeros(2), np.array([value, 0.0])) for case in cases) == (value != 1)
+        assert any(case.satisfied_by(np.zeros(2), np.array([value, 0.0])) for case in cases) == (value != 1)
 
 
 def test_indices_count_row_by_row_and_names_are_free():
@@ -81,13 +82,13 @@ def test_indices_count_row_by_row_and_names_are_free():
     ) + "(assert (<= out 1.0))"  # fmt: skip
     vnnlib.parse_query_string(text)
     found = parse_vnnlib2(text)
-    assert (found.inputs, found.outputs) == (6, 1)
-    assert found.cases[0].lower.tolist() == [0, 1, 2, 3, 4, 5]
+    assert (found.input_size, found.output_size) == (6, 1)
+    assert found.disjuncts[0].lower.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_several_boxes():
     boxes = "(assert (or (and (>= X[0,0] 0.0) (<= Y[0,0] 1.0)) (and (<= X[0,0] -0.25) (>= Y[0,0] 2.0))))"
-    one, other = parse_vnnlib2(BOX + boxes).cases
+    one, other = parse_vnnlib2(BOX + boxes).disjuncts
     assert (one.lower[0], one.upper[0], one.bound.tolist()) == (0.0, 0.5, [1])
     assert (other.lower[0], other.upper[0], other.bound.tolist()) == (-0.5, -0.25, [-2])
 
@@ -138,25 +139,25 @@ def test_what_is_wrong_or_beyond_us_is_said_in_a_line(text, reason):
     assert "\n" not in str(caught.value)
 
 
-@given(specifications(strict=True))
-def test_what_is_written_is_read_back_and_passes_the_standards_parser(specification):
-    text = format_vnnlib2(specification)
+@given(vnnlib_properties(strict=True))
+def test_what_is_written_is_read_back_and_passes_the_standards_parser(vnnlib_property):
+    text = format_vnnlib2(vnnlib_property)
     vnnlib.parse_query_string(text)
-    assert same(parse_vnnlib2(text), specification)
+    assert same(parse_vnnlib2(text), vnnlib_property)
 
 
-@given(specifications())
-def test_the_versions_say_the_same(specification):
-    read = parse_vnnlib(format_vnnlib(specification))
-    assert same(parse_vnnlib2(format_vnnlib2(read, (1, 1, read.inputs), (read.outputs,))), specification)
+@given(vnnlib_properties())
+def test_the_versions_say_the_same(vnnlib_property):
+    read = parse_vnnlib1(format_vnnlib1(vnnlib_property))
+    assert same(parse_vnnlib2(format_vnnlib2(read, (1, 1, read.input_size), (read.output_size,))), vnnlib_property)
 
 
-@given(specifications(values=quarters))
-def test_the_standards_own_reading_is_ours(specification):
-    text = format_vnnlib2(specification)
+@given(vnnlib_properties(values=quarters))
+def test_the_standards_own_reading_is_ours(vnnlib_property):
+    text = format_vnnlib2(vnnlib_property)
     theirs = vnnlib.compat.transform(vnnlib.parse_query_string(text))
     ours = {(tuple(zip(case.lower, case.upper, strict=True)), _rows(case.matrix, case.bound)) for case in
-            parse_vnnlib2(text).cases}  # fmt: skip
+            parse_vnnlib2(text).disjuncts}  # fmt: skip
     found = {
         (tuple(map(tuple, case.input_box)), _rows(np.array(part.coeff_matrix), np.array(part.rhs)))
         for case in theirs for part in case.output_constraints or [None]
@@ -171,23 +172,23 @@ def _rows(matrix, bound):
 @pytest.mark.parametrize("name", ["p.vnnlib", "p.vnnlib.gz"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_files_of_either_version_packed_or_not(tmp_path, name, version):
-    specification = parse_vnnlib2(BOX + "(assert (or (<= Y[0,0] 1.0) (>= Y[0,1] 0.00001)))")
-    write_vnnlib(tmp_path / name, specification, version=version)
+    vnnlib_property = parse_vnnlib2(BOX + "(assert (or (<= Y[0,0] 1.0) (>= Y[0,1] 0.00001)))")
+    write_vnnlib(tmp_path / name, vnnlib_property, version=version)
     content = (tmp_path / name).read_bytes()
     text = (gzip.decompress(content) if name.endswith(".gz") else content).decode()
     assert ("vnnlib-version <2.0>" in text) == (version == "2.0")
-    assert same(read_vnnlib(tmp_path / name), specification)
+    assert same(read_vnnlib(tmp_path / name), vnnlib_property)
     (tmp_path / "commented.vnnlib").write_text("; (assert\n" + text)
-    assert same(read_vnnlib(tmp_path / "commented.vnnlib"), specification)
+    assert same(read_vnnlib(tmp_path / "commented.vnnlib"), vnnlib_property)
 
 
 def _one(lower=0.0, weight=1.0, bound=1.0, strict=()):
     one = np.array([lower])
-    return Specification(1, 1, (Case(one, one, np.array([[weight]]), np.array([bound]), frozenset(strict)),))
+    return VnnlibProperty(1, 1, (Disjunct(one, one, np.array([[weight]]), np.array([bound]), frozenset(strict)),))
 
 
 @pytest.mark.parametrize(
-    ("specification", "options", "reason"),
+    ("vnnlib_property", "options", "reason"),
     [
         (_one(), {"version": "2.1"}, "no VNN-LIB 2.1"),
         (_one(), {"version": "2.0", "input_shape": (1, 2)}, "has 1 inputs"),
@@ -196,13 +197,13 @@ def _one(lower=0.0, weight=1.0, bound=1.0, strict=()):
         (_one(bound=np.inf), {"version": "2.0"}, "not finite"),
         (_one(lower=np.nan), {}, "not finite"),
         (_one(weight=0.0), {}, "without a variable"),
-        (Specification(1, 1, ()), {}, "without cases"),
+        (VnnlibProperty(1, 1, ()), {}, "without cases"),
         (_one(bound=5e-324), {"version": "2.0"}, "standard's parser refuses"),
     ],
 )
-def test_what_cannot_be_written_leaves_no_file(tmp_path, specification, options, reason):
+def test_what_cannot_be_written_leaves_no_file(tmp_path, vnnlib_property, options, reason):
     with pytest.raises(UserError, match=reason):
-        write_vnnlib(tmp_path / "p.vnnlib", specification, **options)
+        write_vnnlib(tmp_path / "p.vnnlib", vnnlib_property, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -236,7 +237,7 @@ def test_a_short_text_is_refused_shortly(text, reason):
 
 
 def test_too_many_words_are_refused(monkeypatch):
-    monkeypatch.setattr(expressions, "MOST_WORDS", 100)
+    monkeypatch.setattr(s_expressions, "MOST_WORDS", 100)
     with pytest.raises(UserError, match="more than 100 words"):
         parse_vnnlib2(BOX + ";\n" * 100)
 
@@ -245,7 +246,7 @@ def test_a_thousand_bounds_in_one_and_are_read_at_once():
     size = 20_000
     bounds = " ".join(f"(<= X[{i}] 1.0) (>= X[{i}] 0.0)" for i in range(size))
     text = HEAD.replace("X float32 [1,2]", f"X float32 [{size}]")
-    assert len(parse_vnnlib2(text + f"(assert (and {bounds} (<= Y[0,0] 1.0)))").cases) == 1
+    assert len(parse_vnnlib2(text + f"(assert (and {bounds} (<= Y[0,0] 1.0)))").disjuncts) == 1
 
 
 WORDS = [*"()<>*+-[]", "assert", "and", "or", "<=", "==", "!=", "X[0,0]", "Y[0,1]", "Y", "[0]", "1.0", BOX, '"', ";"]
@@ -255,11 +256,11 @@ WORDS = [*"()<>*+-[]", "assert", "and", "or", "<=", "==", "!=", "X[0,0]", "Y[0,1
 @given(st.lists(st.sampled_from(WORDS)))
 def test_words_in_any_order_are_read_or_refused(words):
     with contextlib.suppress(UserError):
-        assert parse_vnnlib2(BOX + " ".join(words)).cases
+        assert parse_vnnlib2(BOX + " ".join(words)).disjuncts
 
 
 @settings(max_examples=2000)
 @given(st.integers(0, len(BOX) - 1), st.characters())
 def test_a_changed_character_is_read_or_refused(place, character):
     with contextlib.suppress(UserError):
-        assert parse_vnnlib2(BOX[:place] + character + BOX[place + 1 :] + "(assert (<= Y[0,0] Y[0,1]))").cases
+        assert parse_vnnlib2(BOX[:place] + character + BOX[place + 1 :] + "(assert (<= Y[0,0] Y[0,1]))").disjuncts

@@ -12,14 +12,15 @@ import onnx
 import torch
 import vnnlib
 
-from specifications import same
 from steadynet.errors import UserError
-from steadynet.interchange.onnx.file import runtime
 from steadynet.interchange.onnx.reader import read_onnx
-from steadynet.interchange.vnnlib.expressions import Expression, first_word, read_expressions
-from steadynet.interchange.vnnlib.files import format_vnnlib, parse_vnnlib, read_vnnlib
-from steadynet.interchange.vnnlib.specification import Specification
+from steadynet.interchange.onnx.runtime import runtime_function
+from steadynet.interchange.vnnlib.files import read_vnnlib
+from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.s_expressions import Expression, first_word, read_expressions
+from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
 from steadynet.interchange.vnnlib.version2 import format_vnnlib2, parse_vnnlib2
+from vnnlib_properties import same
 
 POINTS = 6
 NEAR = Fraction(1, 10**5)
@@ -53,7 +54,7 @@ def _judge_network(path: Path, network: torch.nn.Module) -> None:
     (entry,) = (entry for entry in model.graph.input if entry.name not in given)
     shape = [max(1, axis.dim_value) for axis in entry.type.tensor_type.shape.dim]
     image = np.random.default_rng(99).uniform(-1, 1, shape).astype(np.float32)
-    expected = runtime(model)(image).reshape(-1)
+    expected = runtime_function(model)(image).reshape(-1)
     with torch.no_grad():
         found = network(torch.from_numpy(image).view(1, *network.input_shape))[0].numpy()
     if found.shape != expected.shape or not np.allclose(
@@ -62,20 +63,20 @@ def _judge_network(path: Path, network: torch.nn.Module) -> None:
         raise WrongError(f"{found} is read, but ONNX Runtime computes {expected}")
 
 
-def _judge_property(text: str, found: Specification) -> None:
-    if not any(case.strict for case in found.cases) and not same(parse_vnnlib(format_vnnlib(found)), found):
+def _judge_property(text: str, found: VnnlibProperty) -> None:
+    if not any(case.strict for case in found.disjuncts) and not same(parse_vnnlib1(format_vnnlib1(found)), found):
         raise WrongError("written as 1.0 and read again it is another property")
     if not same(parse_vnnlib2(format_vnnlib2(found)), found):
         raise WrongError("written as 2.0 and read again it is another property")
     truth = _truth_of_2(text) if first_word(text) == "vnnlib-version" else _truth_of_1(text)
     random = np.random.default_rng(len(text))
     for turn in range(POINTS if truth else 0):
-        case = found.cases[turn % len(found.cases)]
-        weight = random.choice([0, 0, 0.5, 1, 1], found.inputs)
+        case = found.disjuncts[turn % len(found.disjuncts)]
+        weight = random.choice([0, 0, 0.5, 1, 1], found.input_size)
         inputs = (case.lower + weight * (case.upper - case.lower)).astype(np.float32).astype(np.float64)
-        outputs = random.integers(-8, 9, found.outputs) / 4
+        outputs = random.integers(-8, 9, found.output_size) / 4
         violated, clear = truth(inputs, outputs)
-        if clear and violated != any(case.holds(inputs, outputs) for case in found.cases):
+        if clear and violated != any(case.satisfied_by(inputs, outputs) for case in found.disjuncts):
             raise WrongError(f"at {inputs}, {outputs} the file says {violated}, our reading does not")
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from fuzz_texts import changed_bytes
 from helpers import CLASSES, IMAGE, convolutional, dense, residual
 from onnx_files import keras
-from steadynet.interchange.onnx.operators import OPERATORS
+from steadynet.interchange.onnx.operators.table import OPERATORS
 from steadynet.interchange.onnx.writer import export_onnx
 
 

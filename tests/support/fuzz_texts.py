@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.expressions import Expression, read_expressions
+from steadynet.interchange.vnnlib.s_expressions import Expression, read_expressions
 
 ONE = """
 ; VNN-LIB 1.0

@@ -17,7 +17,7 @@ from steadynet.verification.verifiers.milp import Milp
 
 def answer(onnx: str, vnnlib: str, shape: list[int], timeout: float) -> str:
     """What the competition's tools write into their result files."""
-    cases = read_vnnlib(vnnlib).cases
+    cases = read_vnnlib(vnnlib).disjuncts
     (label,) = cases[0].matrix[0].clip(min=0).nonzero()[0].tolist()
     lower, upper = (torch.from_numpy(corner).float().reshape(1, *shape) for corner in (cases[0].lower, cases[0].upper))
     middle = (lower + upper) / 2

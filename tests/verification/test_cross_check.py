@@ -9,7 +9,8 @@ import torch
 
 from steadynet import load_trained
 from steadynet.cli import main
-from steadynet.interchange.onnx.file import load_model, runtime
+from steadynet.interchange.onnx.files import load_model
+from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.runs.tensors import load_tensors
 from tools import write_tool
@@ -66,11 +67,11 @@ def test_a_liar_is_found_and_the_evidence_kept(run, tmp_path, capsys):
         assert found["evidence"] == str(folder)
         assert json.loads((folder / "evidence.json").read_text()) == found
         point = load_tensors(folder / "counterexample.safetensors")[0]["input"]
-        outputs = runtime(load_model(folder / "model.onnx"))(point[None].numpy())
+        outputs = runtime_function(load_model(folder / "model.onnx"))(point[None].numpy())
         torch.testing.assert_close(torch.from_numpy(outputs), network(point[None]).detach())
         specification = read_vnnlib(folder / "property.vnnlib")
         inputs = point.double().flatten().numpy()
-        assert any(case.holds(inputs, outputs[0].astype(float)) for case in specification.cases)
+        assert any(case.satisfied_by(inputs, outputs[0].astype(float)) for case in specification.disjuncts)
         assert found["settings"]["competition"]["tool"] == str(liar)
     assert main([*map(str, ask)]) == 1
     text = " ".join(capsys.readouterr().out.split())

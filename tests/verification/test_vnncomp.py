@@ -21,7 +21,7 @@ from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.files import write_vnnlib
-from steadynet.interchange.vnnlib.specification import Case, Specification
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.verification.properties import Verdict
 from steadynet.verification.property_network import pose
 from steadynet.verification.verify import make_verifier
@@ -107,7 +107,8 @@ def test_edges_of_the_language(network_file, tmp_path):
 
 
 def test_a_counterexample_that_onnx_runtime_does_not_confirm_is_not_told(network_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(steadynet.verification.vnncomp, "reference", lambda path: lambda inputs: np.array([0.0, 0.0]))
+    zeros = np.array([0.0, 0.0])
+    monkeypatch.setattr(steadynet.verification.vnncomp, "flat_runtime_function", lambda path: lambda inputs: zeros)
     answer = ask(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 1.9))")
     assert answer.verdict is Verdict.UNKNOWN
     assert "ONNX Runtime" in answer.reason
@@ -127,8 +128,8 @@ def questions(draw):
         lower = random.uniform(0, 0.5, 2).round(2) if draw(st.booleans()) else np.zeros(2)
         matrix = random.normal(size=(draw(st.integers(1, 4)), 3)).round(2)
         bound = matrix @ middle + random.normal(scale=0.2, size=len(matrix)) - 0.15
-        cases.append(Case(lower, lower + 0.5, matrix, bound))
-    return network, Specification(2, 3, tuple(cases))
+        cases.append(Disjunct(lower, lower + 0.5, matrix, bound))
+    return network, VnnlibProperty(2, 3, tuple(cases))
 
 
 @quick
@@ -138,7 +139,7 @@ def test_random_properties_agree_with_a_grid_and_with_milp(question):
     graph = GraphNetwork(graph_of(network, (2,)), (2,))
     steps = np.linspace(0, 1, 41)
     violated = False
-    for case in specification.cases:
+    for case in specification.disjuncts:
         points = np.stack(np.meshgrid(*(case.lower[axis] + steps * 0.5 for axis in (0, 1))), -1).reshape(-1, 2)
         with torch.no_grad():
             outputs = graph(torch.tensor(points, dtype=torch.float32)).double().numpy()
@@ -159,9 +160,10 @@ def test_the_question_scores_each_case_by_its_worst_constraint():
     network = GraphNetwork(graph_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3)), (2,)), (2,))
     random = np.random.default_rng(0)
     cases = tuple(
-        Case(np.zeros(2), np.ones(2), random.normal(size=(count, 3)), random.normal(size=count)) for count in (1, 5, 2)
+        Disjunct(np.zeros(2), np.ones(2), random.normal(size=(count, 3)), random.normal(size=count))
+        for count in (1, 5, 2)
     )
-    (asked,) = pose(network, Specification(2, 3, cases))
+    (asked,) = pose(network, VnnlibProperty(2, 3, cases))
     points = torch.rand(50, 2)
     scores, outputs = asked.properties.network(points), network(points).double().numpy()
     for index, case in enumerate(cases):
@@ -174,8 +176,8 @@ def test_the_standards_own_command_form(network_file, tmp_path, capsys):
     query = tmp_path / "query.vnnlib"
     box = np.zeros(2), np.ones(2)
     for value, verdict in ((2.1, "unsat"), (1.9, "sat")):
-        case = Case(*box, np.array([[-1.0, 0.0]]), np.array([-value]))  # Y_0 ≥ value
-        write_vnnlib(query, Specification(2, 2, (case,)), version="2.0", input_shape=(1, 2), output_shape=(1, 2))
+        case = Disjunct(*box, np.array([[-1.0, 0.0]]), np.array([-value]))  # Y_0 ≥ value
+        write_vnnlib(query, VnnlibProperty(2, 2, (case,)), version="2.0", input_shape=(1, 2), output_shape=(1, 2))
         assert main(["verify", str(query), "--network", f"N={network_file}", "--timeout", "20"]) == 0
         assert capsys.readouterr().out.startswith(f"{verdict}\n")
     assert main(["verify", str(query)]) == 2
@@ -208,7 +210,7 @@ def test_a_list_of_instances_resumes_and_one_bad_file_does_not_stop_it(network_f
 
 def test_what_a_newcomer_gets_wrong_is_one_line(network_file, tmp_path, capsys):
     other = tmp_path / "other.vnnlib"
-    write_vnnlib(other, Specification(1, 1, (Case(np.zeros(1), np.ones(1), np.ones((1, 1)), np.zeros(1)),)))
+    write_vnnlib(other, VnnlibProperty(1, 1, (Disjunct(np.zeros(1), np.ones(1), np.ones((1, 1)), np.zeros(1)),)))
     for arguments, words in (
         ([str(network_file)], "give a network and a property"),
         ([str(network_file), str(other)], "1 inputs and 1 outputs"),

@@ -30,12 +30,12 @@ def _configure(parser: Parser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display import console, progress_bar
-    from steadynet.interchange.export import VERSIONS, ExportFolder, LabelledImages, export
+    from steadynet.interchange.export import VERSIONS, ExportFolder, RobustnessProperties, export
 
     ExportFolder.at(arguments.out).check_free()  # before data is loaded
     chosen = select(arguments)
     test = chosen.dataset.test
-    properties = LabelledImages(
+    properties = RobustnessProperties(
         test.pixels(chosen.index),
         test.labels[chosen.index],
         chosen.index.tolist(),

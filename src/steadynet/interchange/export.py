@@ -18,7 +18,7 @@ from steadynet.errors import UserError
 from steadynet.files import disk_errors, write_text, write_toml
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.files import write_vnnlib
-from steadynet.interchange.vnnlib.robustness import robustness_specification, write_robustness
+from steadynet.interchange.vnnlib.robustness import robustness_property, write_robustness
 
 VERSIONS = ("1.0", "2.0")  # of VNN-LIB
 
@@ -69,7 +69,7 @@ class ExportFolder:
 
 
 @dataclass(frozen=True)
-class LabelledImages:
+class RobustnessProperties:
     """That images keep their labels within some radii: images (n, *shape) in [0, 1], and what the data calls them."""
 
     images: Tensor
@@ -84,7 +84,7 @@ class LabelledImages:
 
 def export(
     network: nn.Module,
-    properties: LabelledImages,
+    properties: RobustnessProperties,
     path: str | Path,
     *,
     timeout: float = 60.0,
@@ -119,7 +119,7 @@ def _write(file: Path, version: str, box: InputRegion, label: int, classes: int)
     if version == "1.0":
         write_robustness(file, box.lower, box.upper, label, classes)
     else:
-        specification = robustness_specification(box.lower, box.upper, label, classes)
+        vnnlib_property = robustness_property(box.lower, box.upper, label, classes)
         write_vnnlib(
-            file, specification, version=version, input_shape=tuple(box.lower.shape), output_shape=(1, classes)
+            file, vnnlib_property, version=version, input_shape=tuple(box.lower.shape), output_shape=(1, classes)
         )

@@ -14,7 +14,8 @@ from torch import Tensor
 from steadynet.data import Images
 from steadynet.errors import UserError
 from steadynet.files import write_json
-from steadynet.interchange.onnx.file import load_model, runtime
+from steadynet.interchange.onnx.files import load_model
+from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.robustness import write_robustness
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -164,4 +165,6 @@ class CrossCheck:
             export_onnx(network, tuple(point.shape), folder / "model.onnx")
         except UserError:  # then no other tool was asked by files, either
             return scores
-        return scores | {"ONNX Runtime": runtime(load_model(folder / "model.onnx"))(point[None].numpy())[0].tolist()}
+        return scores | {
+            "ONNX Runtime": runtime_function(load_model(folder / "model.onnx"))(point[None].numpy())[0].tolist()
+        }

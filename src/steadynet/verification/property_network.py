@@ -19,7 +19,7 @@ from steadynet.attacks.region import InputRegion
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Dense, Operation, Rectifier, Sum
-from steadynet.interchange.vnnlib.specification import Case, Specification, Vector
+from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
 from steadynet.verification.properties import Properties
 
 
@@ -38,13 +38,13 @@ class Questions:
         return Questions(self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
 
 
-def pose(network: GraphNetwork, specification: Specification) -> list[Questions]:
+def pose(network: GraphNetwork, specification: VnnlibProperty) -> list[Questions]:
     """The property's questions: it holds if every label stays. Boxes without an input ask nothing."""
-    by_box: dict[tuple[bytes, bytes], list[Case]] = {}
-    for case in specification.cases:
+    by_box: dict[tuple[bytes, bytes], list[Disjunct]] = {}
+    for case in specification.disjuncts:
         if bool(np.all(case.lower <= case.upper)):
             by_box.setdefault((case.lower.tobytes(), case.upper.tobytes()), []).append(case)
-    by_cases: dict[tuple[bytes, ...], list[list[Case]]] = {}
+    by_cases: dict[tuple[bytes, ...], list[list[Disjunct]]] = {}
     for cases in by_box.values():
         by_cases.setdefault(tuple(part.tobytes() for case in cases for part in (case.matrix, case.bound)), []).append(
             cases
@@ -52,7 +52,7 @@ def pose(network: GraphNetwork, specification: Specification) -> list[Questions]
     return [_questions(network, alike) for alike in by_cases.values()]
 
 
-def _questions(network: GraphNetwork, alike: list[list[Case]]) -> Questions:
+def _questions(network: GraphNetwork, alike: list[list[Disjunct]]) -> Questions:
     """``alike``: for each box its cases, which differ in the box alone."""
     cases = alike[0]
     judge = GraphNetwork(_judged(network.graph, cases), network.input_shape)
@@ -72,7 +72,7 @@ def _rounded(values: Vector, *, down: bool) -> Tensor:
     return torch.from_numpy(np.where(wrong, np.nextafter(nearest, towards), nearest))
 
 
-def _judged(graph: Graph, cases: Sequence[Case]) -> Graph:
+def _judged(graph: Graph, cases: Sequence[Disjunct]) -> Graph:
     """The network with the score of every case, and 0, as its output."""
     nodes = list(graph.nodes)
 

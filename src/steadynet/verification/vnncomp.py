@@ -13,9 +13,9 @@ from torch import Tensor
 from steadynet.attacks.pgd import descend
 from steadynet.errors import UserError
 from steadynet.interchange.onnx.reader import read_onnx
-from steadynet.interchange.onnx.reference import reference
+from steadynet.interchange.onnx.runtime import flat_runtime_function
 from steadynet.interchange.vnnlib.files import read_vnnlib
-from steadynet.interchange.vnnlib.specification import Vector
+from steadynet.interchange.vnnlib.property import Vector
 from steadynet.verification.properties import Result, Verdict
 from steadynet.verification.property_network import Questions, pose
 from steadynet.verification.verify import make_verifier
@@ -73,7 +73,7 @@ class _Attempt:
 
     def __init__(self, instance: Instance, end: float, verifier: str, settings: dict[str, object]) -> None:
         self.end, self.verifier, self.settings = end, verifier, settings
-        self.network, self.reference = read_onnx(instance.network), reference(instance.network)
+        self.network, self.reference = read_onnx(instance.network), flat_runtime_function(instance.network)
         self.specification = read_vnnlib(instance.question)
         self.doubts: list[Result] = []
         self.decided_by = "no input"
@@ -85,7 +85,7 @@ class _Attempt:
 
     def decide(self) -> Answer:
         """Each box its share of the time; then what is undecided again, with the time that is left."""
-        for case in self.specification.cases:
+        for case in self.specification.disjuncts:
             if not len(case.bound) and bool(np.all(case.lower <= case.upper)):
                 return self._refuted((case.lower + case.upper) / 2, "no constraint on outputs") or Answer(Verdict.ERROR)
         waiting = [
@@ -151,7 +151,7 @@ class _Attempt:
 
     def _refuted(self, inputs: Vector, by: str) -> Answer | None:
         outputs = self.reference(inputs)
-        if not any(case.holds(inputs, outputs) for case in self.specification.cases):
+        if not any(case.satisfied_by(inputs, outputs) for case in self.specification.disjuncts):
             return None
         return Answer(Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=by)
 
@@ -165,8 +165,8 @@ def _check_sizes(attempt: _Attempt, instance: Instance) -> None:
     with torch.no_grad():
         outputs = attempt.network(torch.zeros(1, *attempt.network.input_shape)).shape[1]
     asked = attempt.specification
-    if (asked.inputs, asked.outputs) != (inputs, outputs):
+    if (asked.input_size, asked.output_size) != (inputs, outputs):
         raise UserError(
-            f"{instance.question} speaks of {asked.inputs} inputs and {asked.outputs} outputs, "
+            f"{instance.question} speaks of {asked.input_size} inputs and {asked.output_size} outputs, "
             f"but {instance.network} has {inputs} and {outputs}"
         )

@@ -13,10 +13,11 @@ from onnx import numpy_helper
 from steadynet.errors import UserError, one_line
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Shape
-from steadynet.interchange.onnx.calls import Array, Builder, Call, UnreadableError, Value, held
-from steadynet.interchange.onnx.constants import constant_of, folded, shape_of
-from steadynet.interchange.onnx.file import load_model, opset_of, runtime
-from steadynet.interchange.onnx.operators import OPERATORS
+from steadynet.interchange.onnx.constant_folding import constant_of, folded, shape_of
+from steadynet.interchange.onnx.files import UnsupportedError, input_shape, load_model, opset_of
+from steadynet.interchange.onnx.graph_builder import Array, Builder, Call, Value, held
+from steadynet.interchange.onnx.operators.table import OPERATORS
+from steadynet.interchange.onnx.runtime import runtime_function
 
 TOLERANCE = 1e-4  # of the largest output: what the order of float32 sums may change
 
@@ -32,7 +33,7 @@ def read_onnx(path: str | Path) -> GraphNetwork:
     try:
         network, shape = _Reading(model).network()
         _check_same_output(network, model, shape)
-    except UnreadableError as error:
+    except UnsupportedError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # what torch, numpy and ONNX Runtime say to shapes that do not fit
         raise UserError(f"{path} cannot be read: {type(error).__name__}: {one_line(error)}") from error
@@ -40,17 +41,17 @@ def read_onnx(path: str | Path) -> GraphNetwork:
 
 
 def _check_same_output(network: GraphNetwork, model: onnx.ModelProto, shape: Shape) -> None:
-    random, run = np.random.default_rng(0), runtime(model)
+    random, run = np.random.default_rng(0), runtime_function(model)
     for low, high in ((0, 1), (-1, 2), (-10, 10)):
         image = random.uniform(low, high, shape).astype(np.float32)
         with torch.no_grad():
             found = network(torch.from_numpy(image).view(1, *network.input_shape))[0].numpy()
         expected = run(image).reshape(-1)
         if not (np.isfinite(expected).all() and np.isfinite(found).all()):
-            raise UnreadableError("its outputs are not finite")
+            raise UnsupportedError("its outputs are not finite")
         room = TOLERANCE * (float(np.abs(expected).max()) + 0.01)
         if expected.shape != found.shape or float(np.abs(expected - found).max()) > room:
-            raise UnreadableError("ONNX Runtime computes something else from it than we do")
+            raise UnsupportedError("ONNX Runtime computes something else from it than we do")
 
 
 class _Reading:
@@ -66,17 +67,17 @@ class _Reading:
         for entry in self.graph.initializer:
             self.known[entry.name] = numpy_helper.to_array(entry)
         if self.graph.sparse_initializer:
-            raise UnreadableError("sparse weights")
+            raise UnsupportedError("sparse weights")
         inputs = [entry for entry in self.graph.input if entry.name not in self.known]
         if len(inputs) != 1 or len(self.graph.output) != 1:
-            raise UnreadableError(f"it has {len(inputs)} inputs and {len(self.graph.output)} outputs, not one of each")
+            raise UnsupportedError(f"it has {len(inputs)} inputs and {len(self.graph.output)} outputs, not one of each")
         shape = input_shape(inputs[0])
         self.known[inputs[0].name] = self.builder.input(shape)
         for node in self.graph.node:
             self._read(node)
         result = self.known.get(self.graph.output[0].name)
         if not isinstance(result, Value):
-            raise UnreadableError("its output does not depend on its input")
+            raise UnsupportedError("its output does not depend on its input")
         return GraphNetwork(self.builder.finished(result), held(shape)), shape
 
     def _read(self, node: onnx.NodeProto) -> None:
@@ -85,17 +86,17 @@ class _Reading:
             result = self._result(node)
             for name, value in zip(node.output, result if isinstance(result, list) else [result], strict=False):
                 self.known[name] = value
-        except UnreadableError as error:
-            raise UnreadableError(f"{error}, at {where}") from error
+        except UnsupportedError as error:
+            raise UnsupportedError(f"{error}, at {where}") from error
         except Exception as error:  # what torch and numpy say to shapes that do not fit
-            raise UnreadableError(f"{one_line(error)}, at {where}") from error
+            raise UnsupportedError(f"{one_line(error)}, at {where}") from error
 
     def _result(self, node: onnx.NodeProto) -> Value | Array | list[Value]:
         options: dict[str, Any] = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
         if node.op_type == "Constant":
             return constant_of(options)
         if any(name and name not in self.known for name in node.input):
-            raise UnreadableError("an input that nothing makes")
+            raise UnsupportedError("an input that nothing makes")
         inputs = [self.known[name] if name else None for name in node.input]
         if node.op_type == "Shape" and inputs[0] is not None:
             return shape_of(tuple(inputs[0].shape), options)
@@ -103,20 +104,7 @@ class _Reading:
         if len(constants) == len(inputs):
             return folded(node, constants, self.opset, self.builder)
         if node.op_type not in OPERATORS:
-            raise UnreadableError("no bounds are known for this operator")
+            raise UnsupportedError("no bounds are known for this operator")
         self.builder.name = node.name or node.output[0]
         call = Call(node.op_type, self.builder.name, inputs, options, self.opset, len(node.output))
         return OPERATORS[node.op_type](call, self.builder)
-
-
-def input_shape(entry: onnx.ValueInfoProto) -> Shape:
-    """The shape at batch size 1."""
-    kind = entry.type.tensor_type
-    if kind.elem_type != onnx.TensorProto.FLOAT or not kind.HasField("shape"):
-        raise UnreadableError("its input is no float32 tensor of known shape")
-    shape = [axis.dim_value if axis.HasField("dim_value") else 0 for axis in kind.shape.dim]
-    if len(shape) > 1 and shape[0] < 1:
-        shape[0] = 1  # not fixed
-    if not shape or any(length < 1 for length in shape) or len(shape) > 8:
-        raise UnreadableError(f"its input has the shape {shape}")
-    return tuple(shape)

@@ -33,7 +33,7 @@ from steadynet.graph.operations import (
     Take,
 )
 from steadynet.graph.translate import graph_of
-from steadynet.interchange.onnx.file import runtime
+from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.networks.evaluation_mode import evaluation_mode
 
 OPSET, IR_VERSION = 17, 8  # old enough for every tool, new enough for every operation
@@ -57,7 +57,7 @@ def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> Non
 def _check_same_output(network: nn.Module, model: onnx.ModelProto, shape: Shape) -> None:
     weights = [weight for weight in (*network.parameters(), *network.buffers()) if weight.is_floating_point()]
     reference = weights[0] if weights else torch.zeros(())
-    random, run = np.random.default_rng(0), runtime(model)
+    random, run = np.random.default_rng(0), runtime_function(model)
     for batch, (low, high) in enumerate(((0, 1), (-1, 2), (-10, 10)), 1):
         images = random.uniform(low, high, (batch, *shape)).astype(np.float32)
         with torch.no_grad(), evaluation_mode(network):

@@ -7,14 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.specification import Case, Specification
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 
 Number = Callable[[float], str]
 
 
-def format_assertions(specification: Specification, inputs: list[str], outputs: list[str], number: Number) -> list[str]:
+def format_assertions(
+    vnnlib_property: VnnlibProperty, inputs: list[str], outputs: list[str], number: Number
+) -> list[str]:
     """Lines that say when a property is violated; a box that all cases share is said once."""
-    cases = specification.cases
+    cases = vnnlib_property.disjuncts
     for case in cases:
         _check(case)
     if not cases:
@@ -26,23 +28,23 @@ def format_assertions(specification: Specification, inputs: list[str], outputs: 
     return [*lines, "(assert (or", *(f"    (and {' '.join(part)})" for part in parts), "))"]
 
 
-def _check(case: Case) -> None:
+def _check(case: Disjunct) -> None:
     if not all(np.isfinite(values).all() for values in (case.lower, case.upper, case.matrix, case.bound)):
         raise UserError("a number that is not finite cannot be written")
     if not (case.matrix != 0).any(1).all():
         raise UserError("a constraint without a variable cannot be written")
 
 
-def _same_box(one: Case, other: Case) -> bool:
+def _same_box(one: Disjunct, other: Disjunct) -> bool:
     return np.array_equal(one.lower, other.lower) and np.array_equal(one.upper, other.upper)
 
 
-def _bounds(case: Case, inputs: list[str], number: Number) -> list[str]:
+def _bounds(case: Disjunct, inputs: list[str], number: Number) -> list[str]:
     lower = [f"(>= {name} {number(value)})" for name, value in zip(inputs, case.lower.tolist(), strict=True)]
     return lower + [f"(<= {name} {number(value)})" for name, value in zip(inputs, case.upper.tolist(), strict=True)]
 
 
-def _constraints(case: Case, outputs: list[str], number: Number) -> list[str]:
+def _constraints(case: Disjunct, outputs: list[str], number: Number) -> list[str]:
     atoms = []
     for row, (weights, bound) in enumerate(zip(case.matrix.tolist(), case.bound.tolist(), strict=True)):
         terms = " ".join(f"(* {number(value)} {outputs[index]})" for index, value in enumerate(weights) if value)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.specification import Case, Specification, Vector
+from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
 
 MOST_CASES = 10_000
 MOST_ATOMS = 5_000_000  # while cases are spread out
@@ -67,9 +67,9 @@ def union(parts: Iterable[list[Conjunction]]) -> list[Conjunction]:
     return cases
 
 
-def specification_of(
+def property_of(
     base: Conjunction, alternatives: list[Conjunction], inputs: int, outputs: int, name: Callable[[int], str]
-) -> Specification:
+) -> VnnlibProperty:
     """What holds in every case and what differs, over so many inputs and outputs; ``name`` is that of an input."""
     rows = len(alternatives) * len(base.constraints) + sum(len(part.constraints) for part in alternatives)
     boxes = sum(1 for part in alternatives if part.lower or part.upper)
@@ -81,7 +81,7 @@ def specification_of(
         box = _box(base.joined(part) if own else base, inputs, name) if own or common is None else common
         common = common if own else box
         cases.append(_case(box, base.constraints + part.constraints, outputs))
-    return Specification(inputs, outputs, tuple(cases))
+    return VnnlibProperty(inputs, outputs, tuple(cases))
 
 
 def _box(part: Conjunction, inputs: int, name: Callable[[int], str]) -> tuple[Vector, Vector]:
@@ -92,13 +92,13 @@ def _box(part: Conjunction, inputs: int, name: Callable[[int], str]) -> tuple[Ve
     return np.array(lower), np.array(upper)
 
 
-def _case(box: tuple[Vector, Vector], constraints: list[Constraint], outputs: int) -> Case:
+def _case(box: tuple[Vector, Vector], constraints: list[Constraint], outputs: int) -> Disjunct:
     matrix = np.zeros((len(constraints), outputs))
     for row, constraint in enumerate(constraints):
         for index, value in constraint.weights.items():
             matrix[row, index] = value
     strict = frozenset(row for row, constraint in enumerate(constraints) if constraint.strict)
-    return Case(*box, matrix, np.array([constraint.bound for constraint in constraints]), strict)
+    return Disjunct(*box, matrix, np.array([constraint.bound for constraint in constraints]), strict)
 
 
 def _limit(cases: int, numbers: int = 0, most: int = MOST_NUMBERS) -> None:

@@ -8,17 +8,14 @@ violates the property.
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from pathlib import Path
 
 from steadynet.errors import UserError, one_line
 from steadynet.files import write_atomically
-from steadynet.interchange.vnnlib.assertions import format_assertions
-from steadynet.interchange.vnnlib.conjunctions import Conjunction, product, specification_of
-from steadynet.interchange.vnnlib.expressions import first_word, read_expressions, shown
-from steadynet.interchange.vnnlib.formulas import Grammar, Variable
-from steadynet.interchange.vnnlib.specification import Specification
+from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.s_expressions import first_word
+from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
 from steadynet.interchange.vnnlib.version2 import (
     VERSION_STATEMENT,
     Shape,
@@ -29,14 +26,13 @@ from steadynet.interchange.vnnlib.version2 import (
 
 LARGEST_FILE = 256 * 2**20  # bytes, unpacked
 VERSIONS = ("1.0", "2.0")
-_VARIABLE = re.compile(r"([XY])_(\d{1,9})", re.ASCII)
 
 
-def read_vnnlib(path: str | Path) -> Specification:
+def read_vnnlib(path: str | Path) -> VnnlibProperty:
     """The property in a file, VNN-LIB 1.0 or 2.0, packed by gzip or not; what is malformed is an error of one line."""
     text = _text(Path(path))
     try:
-        return parse_vnnlib2(text) if first_word(text) == VERSION_STATEMENT else parse_vnnlib(text)
+        return parse_vnnlib2(text) if first_word(text) == VERSION_STATEMENT else parse_vnnlib1(text)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
@@ -52,49 +48,9 @@ def _text(path: Path) -> str:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
 
 
-def parse_vnnlib(text: str) -> Specification:
-    """The property that a text in VNN-LIB 1.0 describes."""
-    declared: dict[str, set[int]] = {"X": set(), "Y": set()}
-
-    def used(name: str) -> Variable:
-        variable = _variable(name)
-        if variable.place not in declared[variable.kind]:
-            raise UserError(f"{variable.name} is used, but never declared before")
-        return variable
-
-    grammar, base, alternatives = Grammar(("<=", ">="), used), Conjunction(), [Conjunction()]
-    for statement in read_expressions(text):
-        match statement:
-            case ["declare-const", str(name), "Real"]:
-                declared[_variable(name).kind].add(_variable(name).place)
-            case ["assert", formula]:
-                cases = grammar.cases(formula)
-                if len(cases) == 1:
-                    base.extend(cases[0])
-                else:
-                    alternatives = product(alternatives, cases)
-            case _:
-                raise UserError(f"not a statement of VNN-LIB 1.0: {shown(statement)}")
-    inputs, outputs = (_count(declared[kind], kind) for kind in "XY")
-    return specification_of(base, alternatives, inputs, outputs, lambda index: f"X_{index}")
-
-
-def _variable(name: str) -> Variable:
-    found = _VARIABLE.fullmatch(name)
-    if not found:
-        raise UserError(f"'{shown(name)}' is neither a number nor a variable X_i or Y_i")
-    return Variable(found[1], int(found[2]), f"{found[1]}_{int(found[2])}")
-
-
-def _count(indices: set[int], kind: str) -> int:
-    if not indices or max(indices) != len(indices) - 1:
-        raise UserError(f"the variables {kind}_i must be declared from {kind}_0 on, without gaps")
-    return len(indices)
-
-
 def write_vnnlib(
     path: str | Path,
-    specification: Specification,
+    vnnlib_property: VnnlibProperty,
     *,
     version: str = "1.0",
     input_shape: Shape | None = None,
@@ -108,21 +64,11 @@ def write_vnnlib(
     if version not in VERSIONS:
         raise UserError(f"there is no VNN-LIB {version}, only {' and '.join(VERSIONS)}")
     if version == "2.0":
-        text = format_vnnlib2(specification, input_shape, output_shape)
+        text = format_vnnlib2(vnnlib_property, input_shape, output_shape)
         check_by_standard(text)
     else:
-        text = format_vnnlib(specification)
+        text = format_vnnlib1(vnnlib_property)
     content = text.encode("utf-8")
     if Path(path).suffix == ".gz":
         content = gzip.compress(content, mtime=0)
     write_atomically(Path(path), lambda temporary: temporary.write_bytes(content))
-
-
-def format_vnnlib(specification: Specification) -> str:
-    """The text of a property in VNN-LIB 1.0."""
-    if any(case.strict for case in specification.cases):
-        raise UserError("VNN-LIB 1.0 has no strict inequalities: write 2.0")
-    inputs = [f"X_{index}" for index in range(specification.inputs)]
-    outputs = [f"Y_{index}" for index in range(specification.outputs)]
-    lines = [f"(declare-const {name} Real)" for name in [*inputs, *outputs]]
-    return "\n".join([*lines, *format_assertions(specification, inputs, outputs, repr), ""])

@@ -12,7 +12,7 @@ import numpy as np
 
 from steadynet.errors import UserError
 from steadynet.interchange.vnnlib.conjunctions import Conjunction, Constraint, product, union
-from steadynet.interchange.vnnlib.expressions import Expression, shown
+from steadynet.interchange.vnnlib.s_expressions import Expression, shown
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -36,13 +36,13 @@ class Grammar:
     variable: Callable[[str], Variable]
     number: type[np.floating] = np.float32  # of inputs: what a strict bound's next number inside is
 
-    def cases(self, formula: Expression) -> list[Conjunction]:
+    def disjuncts(self, formula: Expression) -> list[Conjunction]:
         """A formula as cases, any of which may hold."""
         match formula:
             case ["and", *parts] if parts:
-                return self._all([self.cases(part) for part in parts])
+                return self._all([self.disjuncts(part) for part in parts])
             case ["or", *parts] if parts:
-                return union(self.cases(part) for part in parts)
+                return union(self.disjuncts(part) for part in parts)
             case [str(sign), left, right] if sign in self.comparisons:
                 return self._compared(sign, self.linear(left), self.linear(right))
         known = ", ".join(("and", "or", *self.comparisons))

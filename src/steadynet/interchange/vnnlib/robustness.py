@@ -8,25 +8,25 @@ import numpy as np
 from torch import Tensor
 
 from steadynet.files import write_atomically
-from steadynet.interchange.vnnlib.specification import Case, Specification
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 
 
-def robustness_specification(lower: Tensor, upper: Tensor, label: int, classes: int) -> Specification:
+def robustness_property(lower: Tensor, upper: Tensor, label: int, classes: int) -> VnnlibProperty:
     """Violated where an input of the box [lower, upper] gives another class at least the label's score.
 
     The corners, of any shape, are kept exactly: every float32 is a float64.
 
     >>> import torch
-    >>> found = robustness_specification(torch.zeros(1, 2, 2), torch.ones(1, 2, 2), label=1, classes=3)
-    >>> found.inputs, [case.matrix.tolist() for case in found.cases]
+    >>> found = robustness_property(torch.zeros(1, 2, 2), torch.ones(1, 2, 2), label=1, classes=3)
+    >>> found.input_size, [case.matrix.tolist() for case in found.disjuncts]
     (4, [[[-1.0, 1.0, 0.0]], [[0.0, 1.0, -1.0]]])
     """
     low, high = (corner.detach().cpu().double().flatten().numpy() for corner in (lower, upper))
     eye = np.eye(classes)
     cases = [
-        Case(low, high, (eye[label] - eye[other])[None], np.zeros(1)) for other in range(classes) if other != label
+        Disjunct(low, high, (eye[label] - eye[other])[None], np.zeros(1)) for other in range(classes) if other != label
     ]
-    return Specification(len(low), classes, tuple(cases))
+    return VnnlibProperty(len(low), classes, tuple(cases))
 
 
 def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) -> str:

@@ -14,10 +14,10 @@ import numpy as np
 
 from steadynet.errors import UserError, one_line
 from steadynet.interchange.vnnlib.assertions import format_assertions
-from steadynet.interchange.vnnlib.conjunctions import Conjunction, product, specification_of
-from steadynet.interchange.vnnlib.expressions import Expression, read_expressions, shown
+from steadynet.interchange.vnnlib.conjunctions import Conjunction, product, property_of
 from steadynet.interchange.vnnlib.formulas import Grammar, Variable
-from steadynet.interchange.vnnlib.specification import Specification
+from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.s_expressions import Expression, read_expressions, shown
 
 VERSION_STATEMENT = "vnnlib-version"
 COMPARISONS = ("<=", ">=", "<", ">", "==", "!=")
@@ -55,7 +55,7 @@ class _Tensor:
         return _named(self.name, tuple(map(int, np.unravel_index(index, self.shape))))
 
 
-def parse_vnnlib2(text: str) -> Specification:
+def parse_vnnlib2(text: str) -> VnnlibProperty:
     """The property that a text in VNN-LIB 2.0 describes.
 
     Strict constraints on outputs stay strict; a strict bound of an input is the next number of its type inside.
@@ -73,12 +73,12 @@ def parse_vnnlib2(text: str) -> Specification:
     grammar = Grammar(COMPARISONS, lambda word: _variable(word, tensors), source.number)
     base, alternatives = Conjunction(), [Conjunction()]
     for assertion in rest:
-        cases = grammar.cases(_asserted(assertion))
+        cases = grammar.disjuncts(_asserted(assertion))
         if len(cases) == 1:
             base.extend(cases[0])
         else:
             alternatives = product(alternatives, cases)
-    return specification_of(base, alternatives, math.prod(source.shape), math.prod(target.shape), source.name_at)
+    return property_of(base, alternatives, math.prod(source.shape), math.prod(target.shape), source.name_at)
 
 
 def _tensors(declarations: list[Expression]) -> tuple[_Tensor, _Tensor]:
@@ -143,18 +143,20 @@ def _names(name: str, shape: Shape) -> list[str]:
 
 
 def format_vnnlib2(
-    specification: Specification, input_shape: Shape | None = None, output_shape: Shape | None = None
+    vnnlib_property: VnnlibProperty, input_shape: Shape | None = None, output_shape: Shape | None = None
 ) -> str:
     """The text of a property of a network with these shapes, batch axis and all: (1, n) if not given."""
-    shapes = [input_shape or (1, specification.inputs), output_shape or (1, specification.outputs)]
-    for kind, shape, size in zip(("in", "out"), shapes, (specification.inputs, specification.outputs), strict=True):
+    shapes = [input_shape or (1, vnnlib_property.input_size), output_shape or (1, vnnlib_property.output_size)]
+    for kind, shape, size in zip(
+        ("in", "out"), shapes, (vnnlib_property.input_size, vnnlib_property.output_size), strict=True
+    ):
         if math.prod(shape) != size or min(shape) < 1:
             raise UserError(f"the property has {size} {kind}puts, the shape {list(shape)} does not")
     x, y = (f"float32 [{','.join(map(str, shape))}]" for shape in shapes)
     lines = [f"({VERSION_STATEMENT} <2.0>)", "(declare-network N"]
     lines += [f"    (declare-input X {x})", f"    (declare-output Y {y})", ")"]
     names = _names("X", shapes[0]), _names("Y", shapes[1])
-    return "\n".join([*lines, *format_assertions(specification, *names, _decimal), ""])
+    return "\n".join([*lines, *format_assertions(vnnlib_property, *names, _decimal), ""])
 
 
 def _decimal(value: float) -> str:

@@ -10,8 +10,15 @@ import torch
 
 from steadynet.graph.clipping import clipping
 from steadynet.graph.operations import Dense, Operation, Rectifier, Scale, Sum
-from steadynet.interchange.onnx.calls import Builder, Call, UnreadableError, Value, floats, front
-from steadynet.interchange.onnx.moves import (
+from steadynet.interchange.onnx.files import UnsupportedError
+from steadynet.interchange.onnx.graph_builder import Builder, Call, Value, floats, front
+from steadynet.interchange.onnx.operators.convolution_and_pooling import (
+    average_pool,
+    convolution,
+    global_average_pool,
+    max_pool,
+)
+from steadynet.interchange.onnx.operators.shapes import (
     concatenate,
     flatten,
     gather,
@@ -23,7 +30,6 @@ from steadynet.interchange.onnx.moves import (
     transpose,
     unsqueeze,
 )
-from steadynet.interchange.onnx.windows import average_pool, convolution, global_average_pool, max_pool
 
 _UNBOUNDED = 3.4e38  # older versions write float32's largest number for no bound
 _ZERO = torch.tensor(0.0)
@@ -49,7 +55,7 @@ def _subtract(call: Call, builder: Builder) -> Value:
 def _sum(builder: Builder, left: Value, right: Value) -> Value:
     shape = tuple(torch.broadcast_shapes(left.shape, right.shape))
     if not math.prod(shape) == math.prod(left.shape) == math.prod(right.shape):
-        raise UnreadableError("arithmetic that broadcasts data")
+        raise UnsupportedError("arithmetic that broadcasts data")
     return builder.add(Sum(), shape, builder.reshaped(left, shape), builder.reshaped(right, shape))
 
 
@@ -67,7 +73,7 @@ def _add_all(call: Call, builder: Builder) -> Value:
 def _multiply(call: Call, builder: Builder) -> Value:
     left, right = call.input(0), call.input(1)
     if isinstance(left, Value) and isinstance(right, Value):
-        raise UnreadableError("a product of data")
+        raise UnsupportedError("a product of data")
     source, factor = (left, call.weights(1)) if isinstance(left, Value) else (call.data(1), call.weights(0))
     return builder.scaled(source, factor, torch.tensor(0.0))
 
@@ -76,7 +82,7 @@ def _divide(call: Call, builder: Builder) -> Value:
     divisor = call.weights(1)
     factor = 1 / divisor
     if not bool(factor.isfinite().all()):
-        raise UnreadableError("a division by zero")
+        raise UnsupportedError("a division by zero")
     return builder.scaled(call.data(0), factor, torch.tensor(0.0))
 
 
@@ -84,7 +90,7 @@ def _gemm(call: Call, builder: Builder) -> Value:
     left = isinstance(call.input(0), Value)  # data · weight; otherwise weight · data
     source, weight = (call.data(0), call.weights(1)) if left else (call.data(1), call.weights(0))
     if len(source.shape) != 2 or weight.dim() != 2:
-        raise UnreadableError("Gemm of tensors that are no matrices")
+        raise UnsupportedError("Gemm of tensors that are no matrices")
     of_source, of_weight = ("transA", "transB") if left else ("transB", "transA")
     source = builder.permuted(source, [1, 0]) if bool(call.options.get(of_source, 0)) == left else source
     weight = weight if bool(call.options.get(of_weight, 0)) == left else weight.t()
@@ -101,11 +107,11 @@ def _multiply_matrices(call: Call, builder: Builder) -> Value:
     if isinstance(left, Value):
         weight = call.weights(1)
         if weight.dim() != 2:
-            raise UnreadableError("MatMul with a constant that is no matrix")
+            raise UnsupportedError("MatMul with a constant that is no matrix")
         return _dense(builder, left, weight.t().contiguous())
     source, weight = call.data(1), call.weights(0)
     if weight.dim() != 2 or not isinstance(right, Value):
-        raise UnreadableError("MatMul with a constant that is no matrix")
+        raise UnsupportedError("MatMul with a constant that is no matrix")
     axes = list(range(len(source.shape)))
     if len(axes) == 1:
         return _dense(builder, source, weight)
@@ -115,19 +121,19 @@ def _multiply_matrices(call: Call, builder: Builder) -> Value:
 
 def _dense(builder: Builder, source: Value, weight: torch.Tensor) -> Value:
     if not source.shape or source.shape[-1] != weight.shape[1]:
-        raise UnreadableError(f"a matrix of shape {tuple(weight.shape)} on data of shape {source.shape}")
+        raise UnsupportedError(f"a matrix of shape {tuple(weight.shape)} on data of shape {source.shape}")
     return builder.add(Dense(weight, None), (*source.shape[:-1], weight.shape[0]), source)
 
 
 def _batch_norm(call: Call, builder: Builder) -> Value:
     source = call.data()
     if call.options.get("training_mode", 0) or not call.options.get("spatial", 1):
-        raise UnreadableError("BatchNormalization that is not the one of evaluation")
+        raise UnsupportedError("BatchNormalization that is not the one of evaluation")
     scale, bias, mean, variance = (call.weights(index) for index in (1, 2, 3, 4))
     factor = scale / torch.sqrt(variance + float(call.options.get("epsilon", 1e-5)))
     shift = bias - mean * factor
     if len(source.shape) < 2 or not bool((factor.isfinite() & shift.isfinite()).all()):
-        raise UnreadableError("BatchNormalization without channels or deviation")
+        raise UnsupportedError("BatchNormalization without channels or deviation")
     per_channel = (-1, *[1] * (len(source.shape) - 2))
     return builder.scaled(source, factor.view(per_channel), shift.view(per_channel))
 
@@ -139,7 +145,7 @@ def _relu(call: Call, builder: Builder) -> Value:
 def _leaky_relu(call: Call, builder: Builder) -> Value:
     slope = float(call.options.get("alpha", 0.01))
     if not 0 <= slope <= 1:
-        raise UnreadableError(f"LeakyRelu with slope {slope}, which is not between 0 and 1")
+        raise UnsupportedError(f"LeakyRelu with slope {slope}, which is not between 0 and 1")
     return builder.add(Rectifier(slope), call.data().shape, call.data())
 
 
@@ -148,10 +154,10 @@ def _clip(call: Call, builder: Builder) -> Value:
     least = float(call.options.get("min", -math.inf if lower is None else lower.reshape(())))
     most = float(call.options.get("max", math.inf if upper is None else upper.reshape(())))
     if math.isnan(least) or math.isnan(most):
-        raise UnreadableError("Clip to bounds that are no numbers")
+        raise UnsupportedError("Clip to bounds that are no numbers")
     least, most = (-math.inf if least <= -_UNBOUNDED else least), (math.inf if most >= _UNBOUNDED else most)
     if math.inf in (least, -most):
-        raise UnreadableError("Clip to infinity")
+        raise UnsupportedError("Clip to infinity")
     result = call.data()
     for operation in clipping(least, most, torch.zeros(())):
         result = _chained(builder, operation, result)
@@ -167,11 +173,11 @@ def _chained(builder: Builder, operation: Operation, source: Value) -> Value:
 def _maximum(call: Call, builder: Builder) -> Value:
     """max(a, b) = b + relu(a − b), and min(a, b) = −max(−a, −b); b may be constant."""
     if len(call.inputs) != 2:
-        raise UnreadableError(f"{call.kind} of {len(call.inputs)} tensors, not of two")
+        raise UnsupportedError(f"{call.kind} of {len(call.inputs)} tensors, not of two")
     sign = torch.tensor(1.0 if call.kind == "Max" else -1.0)
     one, other = call.inputs if isinstance(call.input(0), Value) else reversed(call.inputs)
     if not isinstance(one, Value) or other is None:
-        raise UnreadableError("a missing input")
+        raise UnsupportedError("a missing input")
     if isinstance(other, Value):
         above = _sum(builder, builder.scaled(one, sign, _ZERO), builder.scaled(other, -sign, _ZERO))
         return _sum(builder, builder.scaled(_rectified(builder, above), sign, _ZERO), other)
@@ -211,13 +217,13 @@ def _same(call: Call, builder: Builder) -> Value:
 def _dropout(call: Call, builder: Builder) -> Value:
     training = call.constant(2)
     if training is not None and bool(training.any()):
-        raise UnreadableError("Dropout in training mode")
+        raise UnsupportedError("Dropout in training mode")
     return call.data()
 
 
 def _cast(call: Call, builder: Builder) -> Value:
     if call.options.get("to") != onnx.TensorProto.FLOAT:
-        raise UnreadableError("a cast of data to another type than float")
+        raise UnsupportedError("a cast of data to another type than float")
     return call.data()
 
 

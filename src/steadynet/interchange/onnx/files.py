@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import onnx
-import onnxruntime
-from numpy.typing import NDArray
 from onnx import external_data_helper
 
 from steadynet.errors import UserError, one_line
+from steadynet.graph.operations import Shape
 
 LARGEST_FILE = 2**30  # bytes, with external data
 DOMAINS = ("", "ai.onnx")
 
-Images = NDArray[np.float32]
+
+class UnsupportedError(Exception):
+    """A valid ONNX model contains something that cannot be read; ``read_onnx`` adds where and raises ``UserError``."""
 
 
 def load_model(path: Path) -> onnx.ModelProto:
@@ -45,21 +45,17 @@ def opset_of(model: onnx.ModelProto) -> int:
     return max(entry.version for entry in model.opset_import if entry.domain in DOMAINS)
 
 
-def runtime(model: onnx.ModelProto) -> Callable[[Images], Images]:
-    """The model's one input to its one output, by ONNX Runtime; whatever that raises is passed on."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
-    options.log_severity_level = 4  # what goes wrong is raised, not printed
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    given = {entry.name for entry in model.graph.initializer}
-    (name,) = (entry.name for entry in model.graph.input if entry.name not in given)
-
-    def run(images: Images) -> Images:
-        (output,) = session.run(None, {name: images})
-        return np.asarray(output, dtype=np.float32)
-
-    return run
+def input_shape(entry: onnx.ValueInfoProto) -> Shape:
+    """The shape at batch size 1."""
+    kind = entry.type.tensor_type
+    if kind.elem_type != onnx.TensorProto.FLOAT or not kind.HasField("shape"):
+        raise UnsupportedError("its input is no float32 tensor of known shape")
+    shape = [axis.dim_value if axis.HasField("dim_value") else 0 for axis in kind.shape.dim]
+    if len(shape) > 1 and shape[0] < 1:
+        shape[0] = 1  # not fixed
+    if not shape or any(length < 1 for length in shape) or len(shape) > 8:
+        raise UnsupportedError(f"its input has the shape {shape}")
+    return tuple(shape)
 
 
 def _load_external_data(model: onnx.ModelProto, path: Path) -> None:

@@ -6,7 +6,8 @@ import itertools
 import math
 
 from steadynet.graph.operations import Concat, Pad, Take
-from steadynet.interchange.onnx.calls import Array, Builder, Call, UnreadableError, Value, floats, front, held
+from steadynet.interchange.onnx.files import UnsupportedError
+from steadynet.interchange.onnx.graph_builder import Array, Builder, Call, Value, floats, front, held
 
 
 def flatten(call: Call, builder: Builder) -> Value:
@@ -21,15 +22,15 @@ def reshape(call: Call, builder: Builder) -> Value:
     """Reshape: 0 keeps a length, −1 is what remains."""
     source, wanted = call.data(), call.integers("shape", 1)
     if wanted is None or (call.options.get("allowzero", 0) and 0 in wanted):
-        raise UnreadableError("a reshape without a shape")
+        raise UnsupportedError("a reshape without a shape")
     if any(length == 0 and axis >= len(source.shape) for axis, length in enumerate(wanted)):
-        raise UnreadableError(f"a reshape of {source.shape} to {wanted}")
+        raise UnsupportedError(f"a reshape of {source.shape} to {wanted}")
     shape = [length or source.shape[axis] for axis, length in enumerate(wanted)]
     if -1 in shape:
         rest = math.prod(length for length in shape if length != -1)
         shape[shape.index(-1)] = math.prod(source.shape) // rest if rest > 0 else 0
     if any(length < 1 for length in shape):
-        raise UnreadableError(f"a reshape of {source.shape} to {wanted}")
+        raise UnsupportedError(f"a reshape of {source.shape} to {wanted}")
     return builder.reshaped(source, tuple(shape))
 
 
@@ -55,7 +56,7 @@ def unsqueeze(call: Call, builder: Builder) -> Value:
     count = len(source.shape) + len(axes)
     chosen = {front(axis, count) for axis in axes}
     if len(chosen) != len(axes) or count > 8:
-        raise UnreadableError(f"Unsqueeze with axes {axes}")
+        raise UnsupportedError(f"Unsqueeze with axes {axes}")
     rest = iter(source.shape)
     return builder.reshaped(source, tuple(1 if axis in chosen else next(rest) for axis in range(count)))
 
@@ -66,10 +67,10 @@ def concatenate(call: Call, builder: Builder) -> Value:
     axis = call.axis(1, len(parts[0].shape))
     rest = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in parts}
     if len(rest) > 1 or len({len(part.shape) for part in parts}) > 1:
-        raise UnreadableError("a concatenation of these shapes along this axis")
+        raise UnsupportedError("a concatenation of these shapes along this axis")
     shape = (*parts[0].shape[:axis], sum(part.shape[axis] for part in parts), *parts[0].shape[axis + 1 :])
     if axis == 0 and all(held(part.shape) != part.shape for part in parts):
-        raise UnreadableError("a concatenation along the batch axis")
+        raise UnsupportedError("a concatenation along the batch axis")
     if axis == 0 or held(shape) == shape:  # no batch: one in front
         parts, axis = [builder.reshaped(part, (1, *part.shape)) for part in parts], axis + 1
     joined = (1, *parts[0].shape[1:axis], sum(part.shape[axis] for part in parts), *parts[0].shape[axis + 1 :])
@@ -81,16 +82,16 @@ def pad(call: Call, builder: Builder) -> Value:
     source, pads, value = call.data(), call.integers("pads", 1), call.constant(2)
     number = float(call.options.get("value", 0.0)) if value is None else float(floats(value).reshape(()))
     if call.options.get("mode", b"constant") != b"constant" or number != 0:
-        raise UnreadableError("padding with something else than zeros")
+        raise UnsupportedError("padding with something else than zeros")
     count = len(source.shape)
     axes = [front(axis, count) for axis in call.integers("axes", 3) or range(count)]
     if pads is None or len(pads) != 2 * len(axes) or min(pads) < 0 or len(set(axes)) < len(axes):
-        raise UnreadableError(f"pads {pads}")
+        raise UnsupportedError(f"pads {pads}")
     widths = {axis: (pads[index], pads[index + len(axes)]) for index, axis in enumerate(axes)}
     every = [widths.get(axis, (0, 0)) for axis in range(count)]
     dropped = count - len(held(source.shape))
     if any(every[axis] != (0, 0) for axis in range(dropped)):
-        raise UnreadableError("padding of the batch axis")
+        raise UnsupportedError("padding of the batch axis")
     shape = tuple(length + sum(width) for length, width in zip(source.shape, every, strict=True))
     return source if shape == source.shape else builder.add(Pad(tuple(every[dropped:])), shape, source)
 
@@ -99,12 +100,12 @@ def take_slice(call: Call, builder: Builder) -> Value:
     """Slice: begin, end and step along some axes."""
     result, starts, ends = call.data(), call.integers("starts", 1), call.integers("ends", 2)
     if starts is None or ends is None:
-        raise UnreadableError("a slice without beginning or end")
+        raise UnsupportedError("a slice without beginning or end")
     axes = call.integers("axes", 3) or list(range(len(starts)))
     steps = call.integers("steps", 4) or [1] * len(starts)
     axes = [front(axis, len(result.shape)) for axis in axes]
     if not len(starts) == len(ends) == len(set(axes)) == len(axes) == len(steps) or 0 in steps:
-        raise UnreadableError(f"a slice along axes {axes[:8]} with other bounds or steps than axes")
+        raise UnsupportedError(f"a slice along axes {axes[:8]} with other bounds or steps than axes")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         result = _taken(builder, result, axis, tuple(range(result.shape[axis])[start:end:step]))
     return result
@@ -116,7 +117,7 @@ def gather(call: Call, builder: Builder) -> Value:
     axis = call.axis(0, len(source.shape))
     length = source.shape[axis]
     if index is None or index.dtype.kind not in "iu" or not _inside(index, length):
-        raise UnreadableError(f"a gather outside an axis of length {length}")
+        raise UnsupportedError(f"a gather outside an axis of length {length}")
     builder.spend(index.size)
     positions = tuple(int(place) % length for place in index.reshape(-1))
     taken = _taken(builder, source, axis, positions)
@@ -136,7 +137,7 @@ def split(call: Call, builder: Builder) -> list[Value]:
         part = -(-length // count)
         lengths = [min(part, length - start) for start in range(0, length, part)]
     if not lengths or len(lengths) != call.outputs or sum(lengths) != length or min(lengths) < 1:
-        raise UnreadableError(f"a split of {length} into {(lengths or [])[:8]}")
+        raise UnsupportedError(f"a split of {length} into {(lengths or [])[:8]}")
     ends = itertools.accumulate(lengths)
     parts = zip(lengths, ends, strict=True)
     return [_taken(builder, source, axis, tuple(range(end - size, end))) for size, end in parts]
@@ -150,7 +151,7 @@ def _taken(builder: Builder, source: Value, axis: int, positions: tuple[int, ...
     if held(source.shape) == source.shape:  # no batch: one in front, since the axis may be left with length 1
         source, axis = builder.reshaped(source, (1, *source.shape)), axis + 1
     if axis == 0:
-        raise UnreadableError("a choice along the batch axis")
+        raise UnsupportedError("a choice along the batch axis")
     taken = builder.add(
         Take(axis, positions), (1, *source.shape[1:axis], len(positions), *source.shape[axis + 1 :]), source
     )

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from steadynet.graph.operations import AveragePool, Convolution, MaxPool, Pad, Rectifier, Shape
-from steadynet.interchange.onnx.calls import Builder, Call, UnreadableError, Value
+from steadynet.interchange.onnx.files import UnsupportedError
+from steadynet.interchange.onnx.graph_builder import Builder, Call, Value
 
 Pair = tuple[int, int]
 
@@ -20,10 +21,10 @@ def convolution(call: Call, builder: Builder) -> Value:
     source, weight = _images(call), call.weights(1)
     bias = None if call.input(2) is None else call.weights(2)
     if weight.dim() != 4:
-        raise UnreadableError("a convolution that is not 2-d")
+        raise UnsupportedError("a convolution that is not 2-d")
     kernel = (weight.shape[2], weight.shape[3])
     if _pair(call, "kernel_shape", kernel) != kernel:
-        raise UnreadableError("a kernel of another shape than said")
+        raise UnsupportedError("a kernel of another shape than said")
     stride, dilation = _pair(call, "strides", (1, 1)), _pair(call, "dilations", (1, 1))
     pads = _pads(call, source.shape, kernel, stride, dilation)
     before = builder.producer(source)
@@ -43,14 +44,14 @@ def convolution(call: Call, builder: Builder) -> Value:
 def max_pool(call: Call, builder: Builder) -> Value:
     """MaxPool; where only one side is padded, zeros do for what is never negative."""
     if call.options.get("storage_order", 0):
-        raise UnreadableError("MaxPool in column-major order")
+        raise UnsupportedError("MaxPool in column-major order")
     source = _images(call)
     windows = _windows(call, source)
     before = builder.producer(source)
     if not windows.even and before and before.operation == Rectifier():
         source, windows = _padded(builder, source, windows)
     if not windows.even:
-        raise UnreadableError("MaxPool with other padding before than after")
+        raise UnsupportedError("MaxPool with other padding before than after")
     return builder.add(MaxPool(windows.options()), (*source.shape[:2], *windows.shape()), source)
 
 
@@ -59,7 +60,7 @@ def average_pool(call: Call, builder: Builder) -> Value:
     source, counted = _images(call), bool(call.options.get("count_include_pad", 0))
     windows = _windows(call, source)
     if windows.dilation != (1, 1) or (windows.ceil and counted and windows.pads != windows.before):
-        raise UnreadableError("AveragePool with dilations, or uneven and rounded up")
+        raise UnsupportedError("AveragePool with dilations, or uneven and rounded up")
     factor = torch.tensor(1.0)
     if windows.pads != windows.before and (counted or not windows.even):
         whole = F.pad(torch.ones(1, 1, *source.shape[2:]), [*windows.pads[1], *windows.pads[0]])
@@ -82,14 +83,14 @@ def global_average_pool(call: Call, builder: Builder) -> Value:
 def _images(call: Call) -> Value:
     source = call.data()
     if len(source.shape) != 4 or source.shape[0] != 1:
-        raise UnreadableError(f"{call.kind} of a tensor of shape {source.shape}, not (batch, channels, height, width)")
+        raise UnsupportedError(f"{call.kind} of a tensor of shape {source.shape}, not (batch, channels, height, width)")
     return source
 
 
 def _pair(call: Call, option: str, default: Pair | None) -> Pair:
     found = call.integers(option) or default
     if found is None or len(found) != 2 or not all(0 < number < 2**16 for number in found):
-        raise UnreadableError(f"{call.kind} with {option} = {found}")
+        raise UnsupportedError(f"{call.kind} with {option} = {found}")
     return (found[0], found[1])
 
 
@@ -99,10 +100,10 @@ def _pads(call: Call, shape: Shape, kernel: Pair, stride: Pair, dilation: Pair) 
     if mode == b"NOTSET":
         pads = call.integers("pads") or [0, 0, 0, 0]
         if len(pads) != 4 or not all(0 <= pad < 2**12 for pad in pads):
-            raise UnreadableError(f"pads {pads}")
+            raise UnsupportedError(f"pads {pads}")
         return [(pads[0], pads[2]), (pads[1], pads[3])]
     if mode not in (b"VALID", b"SAME_UPPER", b"SAME_LOWER"):
-        raise UnreadableError(f"auto_pad {mode!r}")
+        raise UnsupportedError(f"auto_pad {mode!r}")
     result = []
     for axis in (0, 1):
         extent, length = dilation[axis] * (kernel[axis] - 1) + 1, shape[2 + axis]
@@ -115,7 +116,7 @@ def _pads(call: Call, shape: Shape, kernel: Pair, stride: Pair, dilation: Pair) 
 def _length(length: int, kernel: int, stride: int, dilation: int, pads: Pair, ceil: bool = False) -> int:
     room = length + sum(pads) - dilation * (kernel - 1) - 1
     if room < 0:
-        raise UnreadableError("a window larger than its image")
+        raise UnsupportedError("a window larger than its image")
     count = -(-room // stride) + 1 if ceil else room // stride + 1
     return count - 1 if ceil and (count - 1) * stride >= length + pads[0] else count  # none starts behind the image
 
@@ -178,7 +179,7 @@ def _with_zeros(weight: Tensor, pads: list[Pair], padding: Pair, dilation: Pair,
     if missing == [(0, 0), (0, 0)]:
         return weight
     if dilation != (1, 1):
-        raise UnreadableError("a dilated convolution with other padding before than after")
+        raise UnsupportedError("a dilated convolution with other padding before than after")
     height, width = weight.shape[2] + sum(missing[0]), weight.shape[3] + sum(missing[1])
     builder.spend(weight.shape[0] * weight.shape[1] * height * width)
     return F.pad(weight, [*missing[1], *missing[0]])

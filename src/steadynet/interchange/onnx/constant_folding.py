@@ -10,7 +10,8 @@ import onnx
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from steadynet.interchange.onnx.calls import Array, Builder, UnreadableError
+from steadynet.interchange.onnx.files import UnsupportedError
+from steadynet.interchange.onnx.graph_builder import Array, Builder
 
 FOLDED = {
     "Add", "Cast", "Concat", "ConstantOfShape", "Div", "Flatten", "Gather", "Identity", "Mul", "Neg", "ReduceProd",
@@ -27,7 +28,7 @@ def constant_of(options: dict[str, Any]) -> Array:
     for name in _PLAIN:
         if name in options:
             return np.array(options[name], dtype=np.float32 if "float" in name else np.int64)
-    raise UnreadableError("a constant that is no tensor of numbers")
+    raise UnsupportedError("a constant that is no tensor of numbers")
 
 
 def shape_of(shape: tuple[int, ...], options: dict[str, Any]) -> Array:
@@ -38,7 +39,7 @@ def shape_of(shape: tuple[int, ...], options: dict[str, Any]) -> Array:
 def folded(node: onnx.NodeProto, inputs: list[Array | None], opset: int, builder: Builder) -> Array:
     """The result of a node whose inputs are all constant, by ONNX's own reference."""
     if node.op_type not in FOLDED:
-        raise UnreadableError(f"{node.op_type} of constants")
+        raise UnsupportedError(f"{node.op_type} of constants")
     given = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
     builder.spend(_most_numbers(node.op_type, list(given.values())))
     empty = onnx.TypeProto()

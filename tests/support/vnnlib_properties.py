@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from steadynet.interchange.vnnlib.specification import Case, Specification
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 
 quarters = st.integers(-40, 40).map(lambda number: number / 4)
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
 @st.composite
-def specifications(draw, strict=False, values=numbers):
+def vnnlib_properties(draw, strict=False, values=numbers):
     inputs, outputs = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     cases = []
     box = [sorted((draw(values), draw(values))) for _ in range(inputs)]
@@ -26,18 +26,22 @@ def specifications(draw, strict=False, values=numbers):
         below = draw(st.frozensets(st.integers(0, rows - 1))) if strict and rows else frozenset()
         lower, upper = zip(*ends, strict=True)
         arrays = np.array(lower), np.array(upper), np.array(matrix).reshape(rows, outputs), np.array(bound)
-        cases.append(Case(*arrays, below))
-    return Specification(inputs, outputs, tuple(cases))
+        cases.append(Disjunct(*arrays, below))
+    return VnnlibProperty(inputs, outputs, tuple(cases))
 
 
-def same(one: Specification, other: Specification) -> bool:
+def same(one: VnnlibProperty, other: VnnlibProperty) -> bool:
     """Whether two properties are the same to the last digit."""
-    if (one.inputs, one.outputs, len(one.cases)) != (other.inputs, other.outputs, len(other.cases)):
+    if (one.input_size, one.output_size, len(one.disjuncts)) != (
+        other.input_size,
+        other.output_size,
+        len(other.disjuncts),
+    ):
         return False
     return all(
         mine.strict == theirs.strict
         and all(
             np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in ("lower", "upper", "matrix", "bound")
         )
-        for mine, theirs in zip(one.cases, other.cases, strict=True)
+        for mine, theirs in zip(one.disjuncts, other.disjuncts, strict=True)
     )

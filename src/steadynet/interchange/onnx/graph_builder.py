@@ -17,14 +17,11 @@ from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Dense, Operation, Permute, Reshape, Scale, Shape
+from steadynet.interchange.onnx.files import UnsupportedError
 
 LARGEST = 2**27  # numbers in all values, and in all constants made on the way
 
 Array = NDArray[Any]
-
-
-class UnreadableError(Exception):
-    """What a file asks for that is not known; the reader adds where."""
 
 
 class Value(NamedTuple):
@@ -42,11 +39,11 @@ def held(shape: Shape) -> Shape:
 def floats(array: Array) -> Tensor:
     """A constant as weights."""
     if array.dtype.kind not in "fiu":
-        raise UnreadableError(f"constants of type {array.dtype}")
+        raise UnsupportedError(f"constants of type {array.dtype}")
     with np.errstate(all="ignore"):
         tensor = torch.tensor(np.asarray(array, dtype=np.float32))
     if not bool(tensor.isfinite().all()):
-        raise UnreadableError("constants that are not finite")
+        raise UnsupportedError("constants that are not finite")
     return tensor
 
 
@@ -69,21 +66,21 @@ class Call:
         """An input that must be made from the data."""
         found = self.input(index)
         if not isinstance(found, Value):
-            raise UnreadableError("a constant where data is expected")
+            raise UnsupportedError("a constant where data is expected")
         return found
 
     def constant(self, index: int) -> Array | None:
         """An input that must be constant, None if it is left out."""
         found = self.input(index)
         if isinstance(found, Value):
-            raise UnreadableError("data where a constant is expected")
+            raise UnsupportedError("data where a constant is expected")
         return found
 
     def weights(self, index: int) -> Tensor:
         """A constant that must be there."""
         found = self.constant(index)
         if found is None:
-            raise UnreadableError("a missing input")
+            raise UnsupportedError("a missing input")
         return floats(found)
 
     def integers(self, option: str, index: int | None = None) -> list[int] | None:
@@ -101,7 +98,7 @@ class Call:
 def front(axis: int, axes: int) -> int:
     """An axis counted from the front."""
     if not -axes <= axis < axes:
-        raise UnreadableError(f"axis {axis} of a tensor with {axes}")
+        raise UnsupportedError(f"axis {axis} of a tensor with {axes}")
     return axis % axes
 
 
@@ -124,12 +121,12 @@ class Builder:
         """Count numbers that will be in memory: a small file must not ask for all of it."""
         self.numbers += numbers
         if self.numbers > LARGEST:
-            raise UnreadableError(f"more than {LARGEST} numbers")
+            raise UnsupportedError(f"more than {LARGEST} numbers")
 
     def add(self, operation: Operation, shape: Shape, *sources: Value) -> Value:
         """One more node, whose result has this shape in ONNX."""
         if min(shape, default=1) < 1:
-            raise UnreadableError(f"a result of shape {shape}")
+            raise UnsupportedError(f"a result of shape {shape}")
         self.spend(math.prod(shape))
         self.nodes.append(Node(self.name, operation, tuple(source.position for source in sources)))
         self.shapes.append(held(shape))
@@ -142,7 +139,7 @@ class Builder:
     def reshaped(self, source: Value, shape: Shape) -> Value:
         """The same numbers in another shape."""
         if math.prod(shape) != math.prod(source.shape):
-            raise UnreadableError(f"a reshape of {source.shape} to {shape}")
+            raise UnsupportedError(f"a reshape of {source.shape} to {shape}")
         position, before = source.position, self.producer(source)
         if before and isinstance(before.operation, Reshape) and held(shape) != held(source.shape):
             position = before.inputs[0]
@@ -153,7 +150,7 @@ class Builder:
     def permuted(self, source: Value, order: list[int]) -> Value:
         """The axes in another order."""
         if sorted(order) != list(range(len(source.shape))):
-            raise UnreadableError(f"a transposition {order} of {source.shape}")
+            raise UnsupportedError(f"a transposition {order} of {source.shape}")
         shape = tuple(source.shape[axis] for axis in order)
         if order == sorted(order):
             return source
@@ -185,7 +182,7 @@ class Builder:
         """x · factor + shift, both broadcast as ONNX does; joined to a scale or a dense layer before it."""
         shape = tuple(torch.broadcast_shapes(source.shape, factor.shape, shift.shape))
         if math.prod(shape) != math.prod(source.shape):
-            raise UnreadableError("arithmetic that broadcasts data")
+            raise UnsupportedError("arithmetic that broadcasts data")
         source = self.reshaped(source, shape)
         if bool((factor == 1).all() and (shift == 0).all()):
             return source

@@ -1,0 +1,1 @@
+"""The ONNX operators that can be read, and the table that names them."""

@@ -1,0 +1,58 @@
+"""A VNN-LIB property: a disjunction of input boxes with linear constraints on the outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Disjunct:
+    """One way to violate a property: a box of inputs, and linear constraints on the outputs.
+
+    An input x with outputs y satisfies the disjunct if lower ≤ x ≤ upper and matrix · y ≤ bound, row by row. Such an
+    input is a counterexample to the property.
+
+    Args:
+        lower: The smallest value of every input, of shape (inputs,).
+        upper: The largest value of every input, of shape (inputs,).
+        matrix: The weights of the outputs, of shape (constraints, outputs).
+        bound: The right-hand sides, of shape (constraints,).
+        strict: The rows with a strict inequality (<). A proof may read them as ≤, a counterexample may not.
+
+    Example:
+        >>> one = Disjunct(np.zeros(2), np.ones(2), np.array([[1.0, -1.0]]), np.zeros(1))  # y_0 ≤ y_1
+        >>> one.satisfied_by(np.array([0.5, 0.5]), np.array([1.0, 2.0]))
+        True
+    """
+
+    lower: Vector
+    upper: Vector
+    matrix: Vector
+    bound: Vector
+    strict: frozenset[int] = frozenset()
+
+    def satisfied_by(self, inputs: Vector, outputs: Vector) -> bool:
+        """Return whether an input with these outputs satisfies the disjunct, and so violates the property."""
+        inside = bool(np.all((inputs >= self.lower) & (inputs <= self.upper)))
+        values, strict = self.matrix @ outputs, sorted(self.strict)
+        return inside and bool(np.all(values <= self.bound) and np.all(values[strict] < self.bound[strict]))
+
+
+@dataclass(frozen=True)
+class VnnlibProperty:
+    """What a VNN-LIB file says: any input that satisfies one of the disjuncts violates the property (``sat``).
+
+    Args:
+        input_size: How many inputs the network has.
+        output_size: How many outputs the network has.
+        disjuncts: The ways to violate the property.
+    """
+
+    input_size: int
+    output_size: int
+    disjuncts: tuple[Disjunct, ...]
