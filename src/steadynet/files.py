@@ -1,18 +1,25 @@
-"""Files written whole or not at all: text, TOML and JSON."""
+"""Read and write text, TOML and JSON files, and the records (frozen dataclasses) that they hold.
+
+Every write is atomic: a reader sees either the old file or the new one, never half of one.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
+import types
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 
 from steadynet.errors import UserError
+from steadynet.plugins import describe_type, fits
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,10 +27,15 @@ else:
     import tomli as tomllib
 
 TEMPORARY = ".tmp"
+Record = TypeVar("Record")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file; what is wrong with it is said in one line."""
+    """Read a TOML file.
+
+    Raises:
+        UserError: The file cannot be read or is not valid TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -33,30 +45,117 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def write_toml(path: Path, content: Mapping[str, Any]) -> None:
-    """A TOML file, written whole or not at all."""
+    """Write a TOML file atomically."""
     write_text(path, tomli_w.dumps(content))
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file of ours holds; an error that says what to do if it is damaged."""
+    """Read a JSON file that steadynet wrote.
+
+    Raises:
+        UserError: The file cannot be read or is not valid JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise UserError(f"{path} is damaged: move it away, and it is made anew") from error
 
 
 def write_json(path: Path, content: Any) -> None:
-    """A JSON file, written whole or not at all."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
+def read_record(path: Path, kind: type[Record]) -> Record:
+    """Read a JSON file that steadynet wrote into a record.
+
+    Args:
+        path: The file.
+        kind: The dataclass that the file holds.
+
+    Raises:
+        UserError: The file is not valid JSON, or its content does not fit the record.
+    """
+    content = read_json(path)
+    try:
+        return record_from(kind, content)
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): move it away, and it is made anew") from error
+
+
+def record_from(kind: type[Record], content: object, place: str = "") -> Record:
+    """Build a dataclass from parsed JSON or TOML, and check every field against its annotation.
+
+    Annotations may be plain types, ``Literal``, ``X | None``, ``tuple[X, ...]`` (a list in the file),
+    ``Mapping[str, X]`` and other dataclasses. A field with a default may be missing.
+
+    Args:
+        kind: The dataclass to build.
+        content: The parsed object: a dictionary with one entry per field.
+        place: Where the object lies in the file, for error messages.
+
+    Raises:
+        ValueError: A field is missing, unknown or of another type. The message names it.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Point:
+    ...     x: float
+    ...     tags: tuple[str, ...] = ()
+    >>> record_from(Point, {"x": 1, "tags": ["a", "b"]})
+    Point(x=1, tags=('a', 'b'))
+    >>> record_from(Point, {"x": "far"})
+    Traceback (most recent call last):
+    ...
+    ValueError: x = 'far' does not fit number
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"{place or 'the content'} is not an object")
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
+    unknown = [key for key in content if key not in fields]
+    if unknown:
+        raise ValueError(f"unknown key {_joined(place, unknown[0])}")
+    for name, field in fields.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in content:
+            raise ValueError(f"it has no {_joined(place, name)}")
+    return kind(**{name: _value_from(hints[name], value, _joined(place, name)) for name, value in content.items()})
+
+
+def _joined(place: str, name: object) -> str:
+    return f"{place}.{name}" if place else str(name)
+
+
+def _value_from(hint: Any, value: Any, place: str) -> Any:
+    """Convert one parsed value to the type of its annotation."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType) and value is not None:
+        others = [argument for argument in arguments if argument is not types.NoneType]
+        hint = others[0] if len(others) == 1 else hint
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return record_from(typing.cast(Any, hint), value, place)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_value_from(arguments[0], part, f"{place}[{index}]") for index, part in enumerate(value))
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {key: _value_from(arguments[1], part, _joined(place, key)) for key, part in value.items()}
+    if origin in (dict, Mapping) or (hint is not Any and not fits(value, hint)):
+        raise ValueError(f"{place} = {value!r} does not fit {describe_type(hint)}")
+    return value
+
+
 def write_text(path: Path, text: str) -> None:
-    """A text file, written whole or not at all."""
+    """Write a text file atomically."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
-    """``write`` a temporary file beside ``path``, then put it in its place: readers see the old file or the new one."""
+    """Call ``write`` with a temporary path next to ``path``, then move the temporary file to ``path``.
+
+    A reader sees either the old file or the new one, also if this process is killed.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     with disk_errors(path):
         try:
@@ -70,9 +169,14 @@ def write_atomically(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def append_line(path: Path, line: str, to_disk: bool = True) -> None:
-    """A line at the end of a file, in one write: a reader, or a kill, sees it whole or without its line end.
+    """Append one line to a file in a single write.
 
-    ``to_disk`` waits until it is safe from a power cut, too.
+    If the process is killed meanwhile, the file ends with the whole line or with a part that has no line end.
+
+    Args:
+        path: The file.
+        line: The line, without its line end.
+        to_disk: Whether to wait until the line is on the disk, where a power cut cannot lose it.
     """
     with disk_errors(path), path.open("ab", buffering=0) as file:
         file.write(f"{line}\n".encode())
@@ -82,7 +186,7 @@ def append_line(path: Path, line: str, to_disk: bool = True) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """A full disk, a missing right, a folder in the way: one line that names the file."""
+    """Turn an operating system error while writing ``path`` into a one-line ``UserError`` that names the file."""
     try:
         yield
     except OSError as error:
