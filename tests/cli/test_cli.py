@@ -18,7 +18,10 @@ from rich.console import Console
 
 from runs import files, same_weights, tiny, write_inputs
 from steadynet import objectives
-from steadynet.cli import COMMANDS, display, main
+from steadynet.cli import COMMANDS, demo, main
+from steadynet.cli.display import terminal as terminal_display
+from steadynet.cli.display import training as training_display
+from steadynet.cli.display.training import TrainingDisplay
 from steadynet.training.observer import Position
 from steadynet.training.settings import Phase, resolve
 from verified import said
@@ -167,7 +170,7 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
 
 
 def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("steadynet.cli.demo_run.PER_CLASS", 1)
+    monkeypatch.setattr(demo, "PER_CLASS", 1)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
     for radius in ("0.1", "0.2", "0.3"):
@@ -216,12 +219,13 @@ def test_a_new_method_is_one_file(run, tmp_path, capsys, monkeypatch):
 @pytest.fixture
 def terminal(monkeypatch):
     screen = Console(file=StringIO(), force_terminal=True, width=80, highlight=False, color_system=None)
-    monkeypatch.setattr(display, "console", screen)
+    for module in (terminal_display, training_display):
+        monkeypatch.setattr(module, "console", screen)
     return screen
 
 
 def test_the_bar_is_one_line_of_a_narrow_terminal(terminal):
-    with display.TrainingDisplay(resolve({"phases": "rs:200 rs+nbc:200"})) as shown:
+    with TrainingDisplay(resolve({"phases": "rs:200 rs+nbc:200"})) as shown:
         shown.on_start(400, 468, Position())
         sums = {"adversarial": 90.0, "instability": -0.1, "l1": 3.0, "consistency": -40.0}
         shown.on_batch(Position(epoch=299, batch=30, sums=sums), Phase("rs+nbc", 200), 0.3)
@@ -233,7 +237,7 @@ def test_the_bar_is_one_line_of_a_narrow_terminal(terminal):
 
 
 def test_the_rows_of_an_epoch_fit_a_narrow_terminal(terminal):
-    with display.TrainingDisplay() as shown:
+    with TrainingDisplay() as shown:
         shown.on_start(400, 468, Position())
     terminal.file.truncate(0)
     loss = {"adversarial": 12.345, "instability": -0.123, "l1": 0.5, "consistency": -1.234}

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from steadynet.cli import grid_display
-from steadynet.cli.grid_display import GridDisplay, show_table
+from steadynet.cli.display import grid as grid_display
+from steadynet.cli.display.grid import GridDisplay, show_table
 from steadynet.experiments import status as status_module
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.status import Status, time_left

@@ -14,7 +14,7 @@ import torch
 from runs import command_line, command_line_on_a_full_disk, finish, tiny
 from steadynet import Verdict, data, load_trained
 from steadynet.cli import main
-from steadynet.cli.display import show_verification
+from steadynet.cli.display.verification import show_verification
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verifiers
 from steadynet.verification.run import summarise
@@ -63,7 +63,7 @@ def test_json_is_all_that_is_printed_and_fits_the_rows(verified, capsys):
 
 def test_the_table(verified, capsys):
     text = said(capsys, "verify", verified, *ASK, "--threads", 1)
-    assert f"{verified}: 12 properties a radius by branch_and_bound, time-out 20 s" in " ".join(text.split())
+    assert f"{verified}: 12 properties per radius by branch_and_bound, time-out 20 s" in " ".join(text.split())
     for words in ("ε 0.05", "proved (UNSAT)", "time-outs", "stable neurons (crown)", "Time_U+T", "PGD-100 accuracy"):
         assert words in text
     assert "errors" not in text

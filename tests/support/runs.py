@@ -15,7 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 import steadynet.files
-from steadynet.cli import COMMANDS, display, main
+from steadynet.cli import COMMANDS, main
+from steadynet.cli.display.training import TrainingDisplay
 from steadynet.cli.parsing import Parser, given_settings
 from steadynet.cli.train import TRAINING
 from steadynet.runs.directory import RunDirectory
@@ -134,9 +135,9 @@ def files(folder: Path) -> dict[str, bytes]:
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(
     [
-        "steadynet.cli.display",
+        "steadynet.cli.display.training",
         "steadynet.training.loop",
-        "steadynet.cli.grid_display",
+        "steadynet.cli.display.grid",
         "steadynet.experiments.jobs",
         "torch._dynamo",  # Adam imports that one
     ]
@@ -168,14 +169,14 @@ def command_line(arguments: list[str], output: Path) -> None:
 
 def signalled_command_line(arguments: list[str], output: Path, number: int, epoch: int, batch: int) -> None:
     """The same, with a signal sent to itself after one batch."""
-    original = display.TrainingDisplay.on_batch
+    original = TrainingDisplay.on_batch
 
     def on_batch(self, position, phase, radius):
         original(self, position, phase, radius)
         if (position.epoch, position.batch) == (epoch, batch):
             os.kill(os.getpid(), number)
 
-    display.TrainingDisplay.on_batch = on_batch
+    TrainingDisplay.on_batch = on_batch
     command_line(arguments, output)
 
 

@@ -29,7 +29,7 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     import torch
 
-    from steadynet.cli.display import progress_bar
+    from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.cross_check import CrossCheck
 
     verifiers = _verifiers(arguments)  # a missing tool is said before anything is loaded
@@ -70,7 +70,8 @@ def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
 
 
 def _show(result: dict[str, Any]) -> None:
-    from steadynet.cli.display import console, seconds, table
+    from steadynet.cli.display.tables import seconds, table
+    from steadynet.cli.display.terminal import console
 
     names = list(result["verifiers"])
     rows = [

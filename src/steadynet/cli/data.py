@@ -28,7 +28,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def show_data_sets() -> None:
     """A table of the named data sets."""
     from steadynet import data
-    from steadynet.cli.display import table
+    from steadynet.cli.display.tables import table
 
     rows = [
         [name, "yes" if plugin().is_available() else "no", plugin.summary, plugin.licence]
@@ -39,14 +39,14 @@ def show_data_sets() -> None:
 
 def _show_where() -> None:
     from steadynet import data
-    from steadynet.cli.display import console
+    from steadynet.cli.display.terminal import console
 
     console.print(str(data.where()), soft_wrap=True)
 
 
 def _fetch(names: list[str]) -> None:
     from steadynet import data
-    from steadynet.cli.display import console
+    from steadynet.cli.display.terminal import console
     from steadynet.plugins import choose
 
     known = data.available()

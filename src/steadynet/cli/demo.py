@@ -1,71 +1,114 @@
-"""``steadynet demo``."""
+"""``steadynet demo``: the idea of the project in a few minutes, on embedded data.
+
+The same network is trained twice, without and with NBC. The demo then shows what can be proved of each.
+"""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, count
 from steadynet.cli.parsing import Parser
 
+if TYPE_CHECKING:
+    from steadynet.runs.trained import TrainedNetwork
+
+METHODS = ("natural", "nbc")
+TRAINING = {"data": "digits", "model": "M1", "eps": 0.3, "lr": 2e-3, "schedule": "one-cycle"}
+RADII, PGD_STEPS = (0.1, 0.2, 0.3), 20
+PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """What the demo measured of one network."""
+
+    evaluation: dict[str, Any]
+    verified: dict[str, Any]
+
 
 def _configure(parser: Parser) -> None:
     parser.add_argument("--out", default="demo", metavar="DIR", help="where the two runs are written [demo]")
-    parser.add_argument("--epochs", type=count, default=30, metavar="N", help="epochs a network [30]")
+    parser.add_argument("--epochs", type=count, default=30, metavar="N", help="epochs of each training [30]")
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.demo_run import run_demo
-    from steadynet.cli.display import TrainingDisplay, console, table
+    out = Path(arguments.out)
+    results = {method: _train_and_measure(method, out / method, arguments.epochs) for method in METHODS}
+    _show(results, out)
+    _write_page(out)
 
+
+def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
+    """Train one network into ``path``, evaluate it and verify it."""
+    from steadynet.cli.display.terminal import console
+    from steadynet.cli.display.training import TrainingDisplay
+    from steadynet.files import write_json
+    from steadynet.runs.evaluation import evaluate
+    from steadynet.runs.trained import load_trained
+    from steadynet.training.loop import train
+    from steadynet.training.settings import resolve
+
+    console.print(f"{method}:")
     with TrainingDisplay() as display:
+        run = train(resolve({**TRAINING, "method": method, "epochs": epochs}), path, overwrite=True, observer=display)
+    trained = load_trained(run.path)
+    evaluation = evaluate(trained.network, trained.data().test, RADII, pgd_steps=PGD_STEPS)
+    write_json(run.evaluation, evaluation)
+    return DemoResult(evaluation, _verify(trained))
 
-        def observer(method: str) -> TrainingDisplay:
-            console.print(f"{method}:")
-            return display
 
-        results = run_demo(Path(arguments.out), observer, display.follow, arguments.epochs)
-    methods = list(results)
-    table("The same network, trained twice", ["", *methods], _rows([results[method] for method in methods]))
-    proved = {method: results[method]["verified"]["unsat"] for method in methods}
-    total = results[methods[0]]["verified"]["properties"]
-    path = shlex.quote(arguments.out)
+def _verify(trained: TrainedNetwork) -> dict[str, Any]:
+    import torch
+
+    from steadynet.cli.display.terminal import progress_bar
+    from steadynet.cli.display.verification import follow_verification
+    from steadynet.verification.run import RunVerification, summarise
+    from steadynet.verification.verify import make_verifier
+
+    test = trained.data().test
+    images = test.first_of_each_class(PER_CLASS)
+    torch.manual_seed(0)
+    verifier = make_verifier("branch_and_bound", {"timeout": TIMEOUT})
+    verification = RunVerification(trained, test, images, [PROVED_RADIUS], verifier, trained.config["data"])
+    with progress_bar() as progress:
+        verification.decide(on_row=follow_verification(progress, verification))
+    return summarise(list(verification.rows.values()))
+
+
+def _show(results: dict[str, DemoResult], out: Path) -> None:
+    from steadynet.cli.display.tables import table
+    from steadynet.cli.display.terminal import console
+
+    table("The same network, trained twice", ["", *results], _rows(list(results.values())))
+    natural, nbc = (results[method].verified for method in METHODS)
     console.print(
-        f"Of the same {total} images, {proved['nbc']} are proved robust with NBC and {proved['natural']} without it.\n"
+        f"Of the same {nbc['properties']} images, {nbc['unsat']} are proved robust with NBC and {natural['unsat']} "
+        "without it.\n"
         "Every unstable neuron doubles the work of a proof: the NBC network has few of them.\n"
-        f"The runs are in {arguments.out}/; next: steadynet verify {path}/nbc --eps 0.1 0.2 --timeout 10",
+        f"The runs are in {out}/; next: steadynet verify {shlex.quote(str(out / 'nbc'))} --eps 0.1 0.2 --timeout 10",
         soft_wrap=True,
     )
-    _write_page(Path(arguments.out), list(results))
 
 
-def _write_page(out: Path, methods: list[str]) -> None:
-    """The report of both networks, its path as the last line; without the optional extra, how to get it."""
-    from steadynet.cli.display import console
-    from steadynet.errors import UserError
-    from steadynet.report.write import write_report
+def _rows(results: list[DemoResult]) -> list[list[str]]:
+    """Return the rows of the table: one row per figure, one column per network."""
+    from steadynet.cli.display.tables import count_of, percent, seconds
 
-    try:
-        page = write_report([out / method for method in methods], out / "report")
-    except UserError as error:
-        console.print(f"No page: {error}", soft_wrap=True, markup=False)
-        return
-    console.print(f"See both networks, with every image and counterexample: {page}", soft_wrap=True, markup=False)
-
-
-def _rows(results: list[dict[str, Any]]) -> list[list[str]]:
-    """What was measured, a line each, with a column a network."""
-    from steadynet.cli.demo_run import PROVED_RADIUS, RADII, TIMEOUT
-    from steadynet.cli.display import count_of, percent, seconds
-
-    images = f"{results[0]['images']:,} test images"
-    rows = [[f"accuracy ({images})", *(percent(result["accuracy"]) for result in results)]]
-    for what, key in (("accuracy under attack (PGD-20)", "pgd_accuracy"), ("stable neurons (ibp)", "stable_share_ibp")):
+    images = f"{results[0].evaluation['images']:,} test images"
+    rows = [[f"accuracy ({images})", *(percent(result.evaluation["accuracy"]) for result in results)]]
+    for what, key in (
+        (f"accuracy under attack (PGD-{PGD_STEPS})", "pgd_accuracy"),
+        ("stable neurons (ibp)", "stable_share_ibp"),
+    ):
         for place, radius in enumerate(RADII):
-            rows.append([f"{what} at ε {radius}", *(percent(result["radii"][place][key]) for result in results)])
-    verified = [result["verified"] for result in results]
+            shares = [percent(result.evaluation["radii"][place][key]) for result in results]
+            rows.append([f"{what} at ε {radius}", *shares])
+    verified = [result.verified for result in results]
 
     def counts(verdict: str) -> list[str]:
         return [count_of(found[verdict], found["properties"]) for found in verified]
@@ -77,6 +120,20 @@ def _rows(results: list[dict[str, Any]]) -> list[list[str]]:
         [f"not decided in {TIMEOUT:g} s", *counts("timeout")],
         ["mean time of a verdict", *(seconds(found["time"]) for found in verified)],
     ]
+
+
+def _write_page(out: Path) -> None:
+    """Write the report of both networks and print where it is; without the optional packages, print how to get them."""
+    from steadynet.cli.display.terminal import console
+    from steadynet.errors import UserError
+    from steadynet.report.write import write_report
+
+    try:
+        page = write_report([out / method for method in METHODS], out / "report")
+    except UserError as error:
+        console.print(f"No page: {error}", soft_wrap=True, markup=False)
+        return
+    console.print(f"See both networks, with every image and counterexample: {page}", soft_wrap=True, markup=False)
 
 
 COMMAND = Command("train two networks on embedded data, verify both and show them side by side", _configure, _run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from typing import Any
 
 from steadynet.cli.command import Command, add_device, count
 from steadynet.cli.parsing import Parser
@@ -26,7 +27,7 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     from steadynet import data
-    from steadynet.cli.display import console, progress_bar, show_evaluation
+    from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.devices import DEVICES, full_precision, pick_device
     from steadynet.files import write_json
     from steadynet.networks import check_classifies
@@ -56,10 +57,23 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:
-        show_evaluation(str(trained.run.path), result)
+        _show(str(trained.run.path), result)
     write_json(trained.run.evaluation, result)  # after it is shown: a disk that is full loses nothing
     if not arguments.json:
         console.print(f"written: {trained.run.evaluation}", soft_wrap=True)
+
+
+def _show(name: str, result: dict[str, Any]) -> None:
+    from steadynet.cli.display.tables import percent, table
+
+    table(
+        f"{name}: test accuracy {percent(result['accuracy'])} of {result['images']} images",
+        ["ε", f"PGD-{result['pgd_steps']} accuracy", "stable neurons (ibp)"],
+        [
+            [f"{row['eps']:.4g}", percent(row["pgd_accuracy"]), percent(row["stable_share_ibp"])]
+            for row in result["radii"]
+        ],
+    )
 
 
 COMMAND = Command("test accuracy, accuracy under attack and stable neurons", _configure, _run)

@@ -29,7 +29,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display import console, progress_bar
+    from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.interchange.export import VERSIONS, ExportFolder, RobustnessProperties, export
 
     ExportFolder.at(arguments.out).check_free()  # before data is loaded

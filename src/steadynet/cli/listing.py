@@ -34,7 +34,7 @@ def _show_verifiers() -> None:
 
 
 def _show_plugin(title: str, plugin: type) -> None:
-    from steadynet.cli.display import heading, table
+    from steadynet.cli.display.tables import heading, table
     from steadynet.plugins import describe_value, settings_of
 
     rows = [[entry.name, describe_value(entry.default), entry.help] for entry in settings_of(plugin)]
@@ -45,7 +45,7 @@ def _show_plugin(title: str, plugin: type) -> None:
 
 
 def _show_models() -> None:
-    from steadynet.cli.display import table
+    from steadynet.cli.display.tables import table
     from steadynet.networks import ARCHITECTURES
 
     rows = []

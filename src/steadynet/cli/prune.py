@@ -22,7 +22,8 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display import console, count_of, percent, table
+    from steadynet.cli.display.tables import count_of, percent, table
+    from steadynet.cli.display.terminal import console
     from steadynet.runs.trained import load_trained
     from steadynet.training.pruning import prune_run
 

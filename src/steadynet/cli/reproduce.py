@@ -44,8 +44,8 @@ def _seed(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from steadynet.cli.display import console
-    from steadynet.cli.grid_display import GridDisplay, show_failures, show_table
+    from steadynet.cli.display.grid import GridDisplay, show_failures, show_table
+    from steadynet.cli.display.terminal import console
     from steadynet.experiments.grid import names, read_grid
     from steadynet.experiments.runner import reproduce
 

@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.grid_display import show_status
+    from steadynet.cli.display.grid import show_status
     from steadynet.experiments.status import read_status
 
     found = [Path(path) for path in arguments.out] or sorted(path.parent for path in FOLDER.glob("*/status.json"))

@@ -40,7 +40,7 @@ def add_training_settings(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display import console, messages
+    from steadynet.cli.display.terminal import console, messages
     from steadynet.files import read_toml
     from steadynet.runs.directory import RunDirectory
     from steadynet.training.settings import merge, resolve
@@ -67,7 +67,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
-    from steadynet.cli.display import observing
+    from steadynet.cli.display.training import observing
     from steadynet.training.loop import train
 
     with observing(run, settings) as observer:
@@ -76,7 +76,7 @@ def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> No
 
 def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
     """Go on with a run by its own settings; False if it was finished already."""
-    from steadynet.cli.display import observing
+    from steadynet.cli.display.training import observing
     from steadynet.training.loop import resume
     from steadynet.training.settings import merge, resolve
 

@@ -37,7 +37,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from steadynet.cli.display import console
+    from steadynet.cli.display.terminal import console
     from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, tune
     from steadynet.runs.directory import RunDirectory
 
@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
     """A fine-tuning that is watched; a finished one is taken as it is, a killed one goes on."""
-    from steadynet.cli.display import observing
+    from steadynet.cli.display.training import observing
     from steadynet.runs.directory import RunDirectory
     from steadynet.training.loop import resume, train
     from steadynet.training.settings import resolve
@@ -77,7 +77,8 @@ def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
 
 
 def _show(record: dict[str, Any]) -> None:
-    from steadynet.cli.display import console, table
+    from steadynet.cli.display.tables import table
+    from steadynet.cli.display.terminal import console
 
     low, high = record["target_drop"]
     table(

@@ -35,7 +35,8 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display import console, follow, progress_bar, show_verification
+    from steadynet.cli.display.terminal import console, progress_bar
+    from steadynet.cli.display.verification import follow_verification, show_verification
 
     if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
         _verify_query(arguments)
@@ -43,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> None:
     asked = _asked(arguments)
     try:
         with progress_bar() as progress:
-            asked.decide(arguments.fresh, follow(progress, asked))
+            asked.decide(arguments.fresh, follow_verification(progress, asked))
             result = asked.summary(PGD_STEPS)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(

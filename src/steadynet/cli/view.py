@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display import console
+    from steadynet.cli.display.terminal import console
     from steadynet.report.serve import HOST, make_server
 
     if arguments.port > 65535:

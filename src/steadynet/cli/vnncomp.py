@@ -55,7 +55,8 @@ def decide_one(
     network: Path, question: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
 ) -> None:
     """Decide one instance; the result in the competition's form into a file, else printed."""
-    from steadynet.cli.display import console, messages, seconds
+    from steadynet.cli.display.tables import seconds
+    from steadynet.cli.display.terminal import console, messages
     from steadynet.files import write_text
     from steadynet.verification.vnncomp import Instance, decide
 
@@ -73,7 +74,8 @@ def decide_one(
 def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     import dataclasses
 
-    from steadynet.cli.display import console, progress_bar, seconds, table
+    from steadynet.cli.display.tables import seconds, table
+    from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.verification.instances import ResultTable, read_instances, run_instances
 
     listed = read_instances(Path(arguments.instances))

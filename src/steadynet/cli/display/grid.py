@@ -9,7 +9,8 @@ from typing import Any
 
 from rich.progress import TaskID
 
-from steadynet.cli.display import console, heading, messages, progress_bar, table
+from steadynet.cli.display.tables import heading, table
+from steadynet.cli.display.terminal import console, messages, progress_bar
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.runner import Watcher
 from steadynet.experiments.status import Eta, Status, counts, eta, failures, time_left
