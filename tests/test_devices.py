@@ -8,7 +8,7 @@ from torch import nn
 
 from random_networks import make
 from steadynet import verify
-from steadynet.bounds.backward import Backward
+from steadynet.bounds.backward import RelaxedNetwork
 from steadynet.devices import full_precision, pick_device, plain_convolutions
 from steadynet.errors import UserError
 from steadynet.verification.properties import Properties, Verdict
@@ -78,13 +78,13 @@ def test_a_counterexample_replays_in_full_precision_under_autocast():
 
 @pytest.mark.parametrize("verifier", VERIFIERS, ids=lambda verifier: verifier.name)
 def test_tf32_and_cudnn_are_off_inside_and_as_before_afterwards(verifier, careless, monkeypatch):
-    inside, lower = [], Backward.lower
+    inside, lower = [], RelaxedNetwork.lower
 
     def spied(*arguments, **options):
         inside.append(switches())
         return lower(*arguments, **options)
 
-    monkeypatch.setattr(Backward, "lower", spied)
+    monkeypatch.setattr(RelaxedNetwork, "lower", spied)
     before = switches()
     verifier(make(0).properties())
     assert switches() == before

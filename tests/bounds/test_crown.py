@@ -16,14 +16,15 @@ from helpers import convolutional, dense, quick, residual, some_images
 from places import SHARED
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import LayerBounds, crown_bounds, graph_of, interval_bounds, optimised_bounds
-from steadynet.bounds.backward import Backward, Rows, Slopes
-from steadynet.bounds.crown import propagate, select, tightened
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.crown import propagate, tightened
+from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.optimised import Ascent, optimise
+from steadynet.bounds.precision import in_float64
 from steadynet.graph.operations import Interval
 from steadynet.networks.paper import ARCHITECTURES
 from steadynet.verification.search.bounding import bound
 from steadynet.verification.search.milp_model import MilpModel
-from steadynet.verification.search.rounding import in_float64
 from steadynet.verification.search.subproblem import Split, Subproblem
 
 REFERENCE = SHARED / "reference"
@@ -49,7 +50,7 @@ def corners_and_points(region: InputRegion, count: int = 6) -> list[Tensor]:
     return [region.lower, region.upper, *random, *(region.sample() for _ in range(count))]
 
 
-def root_of(network: nn.Module, region: InputRegion) -> tuple[Backward, list[Interval]]:
+def root_of(network: nn.Module, region: InputRegion) -> tuple[BoundedNetwork, list[Interval]]:
     with torch.no_grad():
         return propagate(graph_of(network, region.lower.shape[1:]), Interval(region.lower, region.upper))
 
@@ -94,9 +95,9 @@ def test_a_maximum_that_one_candidate_always_wins_is_exact():
     bounds = crown_bounds(network, InputRegion(lower.view_as(image), upper.view_as(image)))
     assert wrapped(bounds) == pytest.approx((-2, -1.6))
     graph = graph_of(network, (1, 2, 2))
-    backward, _ = propagate(graph, Interval(lower.view_as(image), upper.view_as(image)))
-    rows = Rows(torch.tensor([[1.0], [-1.0]]))
-    exact = backward.lower(graph.output, rows, torch.zeros(2, dtype=torch.long), relaxations={})
+    bounded, _ = propagate(graph, Interval(lower.view_as(image), upper.view_as(image)))
+    functions = LinearFunctions(torch.tensor([[1.0], [-1.0]]))
+    exact = bounded.relaxed().lower(BoundQuery(graph.output, functions, torch.zeros(2, dtype=torch.long)))
     assert exact.tolist() == pytest.approx([-2, 1.6])
 
 
@@ -155,8 +156,8 @@ def test_the_exact_range_by_milp_lies_inside(seed):
     network = networks[seed % 3].eval()
     shape = (3,) if seed % 3 == 0 else (1, 6, 6)
     region = InputRegion.around(some_images(1, shape, seed), 0.1 if seed % 3 else 0.4)
-    backward, _ = root_of(network, region)
-    program = MilpModel(in_float64(backward))
+    bounded, _ = root_of(network, region)
+    program = MilpModel(in_float64(bounded))
     bounds = [METHODS[name](network.requires_grad_(False), region).output for name in METHODS]
     sampled = torch.stack([network(point)[0] for point in corners_and_points(region, 50)])
     for output in range(sampled.shape[1]):
@@ -174,7 +175,7 @@ def test_the_exact_range_by_milp_lies_inside(seed):
 
 @quick
 @given(st.data())
-def test_windows_give_what_whole_rows_give(data):
+def test_patches_give_what_whole_layers_give(data):
     torch.manual_seed(data.draw(st.integers(0, 1000)))
     layers: list[nn.Module] = []
     channels = 2
@@ -187,15 +188,14 @@ def test_windows_give_what_whole_rows_give(data):
     layers.append(nn.Conv2d(channels, 2, 1))
     network = nn.Sequential(*layers).eval()
     region = InputRegion.around(torch.rand(2, 2, 14, 13), 0.1)
-    backward, values = root_of(network, region)
-    position = backward.graph.output
+    bounded, values = root_of(network, region)
+    shape = bounded.shapes[bounded.output]
     everything = torch.ones_like(values[-1].lower, dtype=torch.bool).nonzero()
-    rows, owner = select(everything, backward.shapes[position], torch.float32)
-    lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
+    functions, owner = single_neurons(everything, shape, torch.float32)
     with torch.no_grad():
-        windowed = backward.lower(position, rows, owner, relaxations=lines)
-        whole = backward.lower(position, rows.whole(backward.shapes[position]), owner, relaxations=lines)
-    torch.testing.assert_close(windowed, whole, rtol=1e-4, atol=1e-5)
+        on_patches = bounded.relaxed().lower(BoundQuery(bounded.output, functions, owner))
+        whole = bounded.relaxed().lower(BoundQuery(bounded.output, functions.whole(shape), owner))
+    torch.testing.assert_close(on_patches, whole, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("network", [dense(36, 40, 30, 4), convolutional(), residual()])
@@ -217,14 +217,13 @@ def test_bounds_with_splits_hold_wherever_the_splits_do(seed, count, beta):
     network.requires_grad_(False)
     shape = (3,) if seed % 2 else (1, 6, 6)
     region = InputRegion.around(torch.rand(1, *shape), 0.5)
-    backward, _ = root_of(network, region)
+    bounded, _ = root_of(network, region)
     points = torch.cat(corners_and_points(region, 400))
-    values = backward.graph.values(points)
+    values = bounded.graph.values(points)
     splits, keep = [], torch.ones(len(points), dtype=torch.bool)
-    for relu in backward.graph.relus:
-        inputs = values[backward.graph.source(relu)].flatten(1)
-        known = backward.bounds[relu]
-        unstable = ((known.lower < 0) & (known.upper > 0)).flatten().nonzero().flatten().tolist()
+    for relu in bounded.graph.relus:
+        inputs = values[bounded.graph.source(relu)].flatten(1)
+        unstable = bounded.bounds[relu].unstable().flatten().nonzero().flatten().tolist()
         for element in unstable[:count]:
             sign = 1 if inputs[-1, element] >= 0 else -1  # so that the last point satisfies every split
             splits.append(Split(relu, element, sign, beta))
@@ -233,20 +232,19 @@ def test_bounds_with_splits_hold_wherever_the_splits_do(seed, count, beta):
     targets[0, 0, 0], targets[0, 0, 1] = 1.0, -1.0
     margins = (values[-1] @ targets[0, 0])[keep]
     for iterations in (0, 5):
-        found = bound(backward, targets, [Subproblem(0, 0, -1.0, tuple(splits))], Ascent(iterations=iterations))
+        found = bound(bounded, targets, [Subproblem(0, 0, -1.0, tuple(splits))], Ascent(iterations=iterations))
         assert float(found.lower) <= float(margins.min()) + 1e-4
     assert keep[-1]
 
 
-def test_every_row_of_one_property_has_slopes_of_its_own():
+def test_every_function_of_one_property_has_slopes_of_its_own():
     network, region = kinked()
-    backward, _ = root_of(network, region)
-    lines, slopes = {relu: backward.relaxation(relu) for relu in backward.graph.relus}, Slopes()
-    rows, owner = Rows(torch.tensor([[1.0], [-1.0], [0.5]])), torch.zeros(3, dtype=torch.long)
-    optimise(backward, backward.graph.output, rows, owner, lines, Ascent(iterations=3), slopes=slopes)
-    (values,) = slopes.values.values()
+    bounded, _ = root_of(network, region)
+    functions, owner = LinearFunctions(torch.tensor([[1.0], [-1.0], [0.5]])), torch.zeros(3, dtype=torch.long)
+    best = optimise(bounded.relaxed(), BoundQuery(bounded.output, functions, owner), Ascent(iterations=3))
+    (values,) = best.slopes.values.values()
     assert values.shape == (3, 2)
-    assert values[0, 0] != values[1, 0]  # only the first row is held from below
+    assert values[0, 0] != values[1, 0]  # only the first function is held from below
 
 
 @pytest.fixture(scope="module")
@@ -262,10 +260,10 @@ def published() -> tuple[nn.Module, Tensor]:
     return network.requires_grad_(False), torch.tensor(images, dtype=torch.float32)
 
 
-def without_intervals(backward, position, known, wanted, memory, *rest):
+def without_intervals(bounded, position, known, wanted, memory, *rest):
     """CROWN's own bounds, not cut with the intervals'."""
     lower, upper = known.lower.masked_fill(wanted, -torch.inf), known.upper.masked_fill(wanted, torch.inf)
-    return tightened(backward, position, Interval(lower, upper), wanted, memory, *rest)
+    return tightened(bounded, position, Interval(lower, upper), wanted, memory, *rest)
 
 
 @pytest.mark.parametrize("radius", [0.1, 0.2, 0.3])

@@ -16,7 +16,7 @@ from random_networks import make
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import crown_bounds, graph_of
 from steadynet.bounds.center_radius import Ball, propagate_balls
-from steadynet.bounds.margins import crown_margins, interval_margins
+from steadynet.bounds.margins import crown_margins, ibp_margins
 from steadynet.errors import UserError
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Dense, Interval
@@ -62,10 +62,10 @@ def test_ibp_by_hand():
     region = InputRegion.around(images, 0.1)
     graph = graph_of(by_hand(), (2,))
     values = propagate_balls(graph, Interval(region.lower, region.upper))
-    same([interval_margins(graph, values, labels)], [torch.tensor([[0.0, 0.7]])])
+    same([ibp_margins(graph, values, labels)], [torch.tensor([[0.0, 0.7]])])
     unfolded = Graph((*graph.nodes, Node("again", Dense(torch.eye(2), None), (3,))))
     values = propagate_balls(unfolded, Interval(region.lower, region.upper))
-    same([interval_margins(unfolded, values, labels)], [torch.tensor([[0.0, 0.7 - 1.1 + 0.7]])])
+    same([ibp_margins(unfolded, values, labels)], [torch.tensor([[0.0, 0.7 - 1.1 + 0.7]])])
 
 
 def test_kappa_by_hand():
@@ -119,7 +119,7 @@ def test_ibp_is_never_below_the_loss_of_a_point(seed, radius, place):
     region = InputRegion.around(images, radius)
     graph = graph_of(network, (4,))
     values = propagate_balls(graph, Interval(region.lower, region.upper))
-    for margins in (interval_margins, crown_margins):
+    for margins in (ibp_margins, crown_margins):
         worst = F.cross_entropy(-margins(graph, values, labels), labels, reduction="none")
         corners = torch.where(torch.rand_like(images) < place, region.lower, region.upper)
         for points in (images, region.sample(), corners):
@@ -179,7 +179,7 @@ def test_crown_ibp_starts_at_crown_and_ends_at_ibp(make):
     same([start], [F.cross_entropy(-margins, labels)])
     same([loss_of("crown-ibp", network)], [loss_of("ibp", network)])
     values = propagate_balls(graph, Interval(region.lower, region.upper))
-    mixed = 0.3 * margins + 0.7 * interval_margins(graph, values, labels)
+    mixed = 0.3 * margins + 0.7 * ibp_margins(graph, values, labels)
     same([loss_of("crown-ibp", network, crown_end=0.3)], [F.cross_entropy(-mixed, labels)])
 
 

@@ -13,11 +13,11 @@ from helpers import convolutional, dense, residual, some_images
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import graph_of
 from steadynet.bounds.crown import propagate
+from steadynet.bounds.precision import in_float64
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.search.leaf import settle
 from steadynet.verification.search.milp_model import MilpModel
-from steadynet.verification.search.rounding import in_float64
 from steadynet.verification.search.subproblem import Split, Subproblem
 from steadynet.verification.verifiers import available
 from steadynet.verification.verifiers.milp import Milp
@@ -26,8 +26,8 @@ from steadynet.verification.verifiers.milp import Milp
 def program_of(network: nn.Module, region: InputRegion, splits: tuple[Split, ...] = ()) -> MilpModel:
     with torch.no_grad():
         graph = graph_of(network, region.lower.shape[1:])
-        backward, _ = propagate(graph, Interval(region.lower, region.upper))
-    return MilpModel(in_float64(backward), splits)
+        bounded, _ = propagate(graph, Interval(region.lower, region.upper))
+    return MilpModel(in_float64(bounded), splits)
 
 
 def hat() -> nn.Sequential:
@@ -94,11 +94,11 @@ def test_leaf_with_a_maximum_is_settled_exactly():
         parameter.data = torch.tensor(value)
     region = InputRegion(torch.zeros(1, 1, 1, 2), torch.ones(1, 1, 1, 2))
     with torch.no_grad():
-        backward, _ = propagate(graph_of(network, (1, 1, 2)), Interval(region.lower, region.upper))
-    (relu,) = backward.graph.relus
+        bounded, _ = propagate(graph_of(network, (1, 1, 2)), Interval(region.lower, region.upper))
+    (relu,) = bounded.graph.relus
     margin = torch.tensor([1.0, -1.0])
-    settled = settle(in_float64(backward), margin, Subproblem(0, 0, -1.0, (Split(relu, 0, 1),)), 10.0)
-    assert settled.whole
+    settled = settle(in_float64(bounded), margin, Subproblem(0, 0, -1.0, (Split(relu, 0, 1),)), 10.0)
+    assert settled.holds_on_box
     assert settled.lower == pytest.approx(-0.05, abs=1e-4)
     assert settled.point.max() <= 0.2 + 1e-4  # where the ReLU is off
 
@@ -133,12 +133,12 @@ def test_an_empty_leaf_is_proved_empty_by_hand():
         parameter.data = torch.tensor(value, dtype=torch.float32)
     region = InputRegion(torch.zeros(1, 1), torch.ones(1, 1))
     with torch.no_grad():
-        backward, _ = propagate(graph_of(network, (1,)), Interval(region.lower, region.upper))
-    (relu,) = backward.graph.relus
+        bounded, _ = propagate(graph_of(network, (1,)), Interval(region.lower, region.upper))
+    (relu,) = bounded.graph.relus
     leaf = Subproblem(0, 0, -1.0, (Split(relu, 0, -1), Split(relu, 1, 1)))
-    assert settle(in_float64(backward), torch.tensor([1.0, -1.0]), leaf, 10.0).lower == torch.inf
+    assert settle(in_float64(bounded), torch.tensor([1.0, -1.0]), leaf, 10.0).lower == torch.inf
     other = Subproblem(0, 0, -1.0, (Split(relu, 0, 1), Split(relu, 1, -1)))
-    assert settle(in_float64(backward), torch.tensor([1.0, -1.0]), other, 10.0).lower == pytest.approx(0, abs=1e-5)
+    assert settle(in_float64(bounded), torch.tensor([1.0, -1.0]), other, 10.0).lower == pytest.approx(0, abs=1e-5)
 
 
 def test_highs_is_not_believed_where_its_presolve_is_wrong():

@@ -1,244 +1,186 @@
-"""CROWN: linear functions of a layer carried back to the input, each ReLU held between two lines.
+"""CROWN's backward pass: a linear function of a layer is carried back to the input, each ReLU between two lines.
 
-``Backward.lower`` is the heart of it: a lower bound of rows · value over the box, for many rows of many properties.
+:meth:`RelaxedNetwork.lower` is the heart of the verifier. It bounds many linear functions of many properties at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.patches import Matrices, Patch, transposed_on_windows
+from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.patches import Matrices, transposed_on_patches
+from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
 
 
 @dataclass(frozen=True)
-class Relaxation:
-    """Two lines around a rectifier: lower_slope · z ≤ r(z) ≤ upper_slope · z + upper_shift on [l, u]."""
+class BoundedNetwork:
+    """One network over the input boxes of some properties, with bounds of every ReLU's input.
 
-    lower_slope: Tensor
-    upper_slope: Tensor
-    upper_shift: Tensor
-    slope: float = 0.0  # of the rectifier below zero
-
-    @classmethod
-    def of(cls, bounds: Interval, slope: float = 0.0) -> Relaxation:
-        """The lines of CROWN: the chord above; below, of slope 1 and ``slope``, the one that wastes less area."""
-        lower, upper = bounds
-        below, above = lower.clamp_max(0), upper.clamp_min(0)
-        chord = (above - slope * below) / (above - below).clamp_min(1e-30)
-        active, inactive = lower >= 0, upper <= 0
-        upper_slope = torch.where(active, 1.0, torch.where(inactive, slope, chord))
-        shift = torch.where(active | inactive, 0.0, above * (1 - chord))
-        steep = active | (~inactive & (above > -below))
-        lower_slope = torch.full_like(lower, slope).masked_fill(steep, 1.0)
-        return cls(lower_slope, upper_slope, shift, slope)
-
-
-@dataclass
-class Rows:
-    """Linear functions of one value: coefficients (n, *shape), or (n, channels, *window) with a cell of a grid each."""
-
-    coefficients: Tensor
-    window: Patch | None = None
-    cells: Tensor | None = None
-
-    def per_row(self, layer: Tensor, owner: Tensor | None) -> Tensor:
-        """What each row sees of a tensor a property, (properties, *shape): its owner's, in its window."""
-        if self.window is None or self.cells is None:
-            if owner is None or len(layer) == 1:
-                return layer  # one property serves every row
-            return layer.index_select(0, owner)
-        properties = torch.arange(len(layer), device=layer.device) if owner is None else owner
-        first, last = int(properties.min()), int(properties.max())
-        cut = self.window.cut(layer[first : last + 1])  # (properties, positions, channels · size)
-        chosen = cut.flatten(0, 1).index_select(0, (properties - first) * cut.shape[1] + self.cells)
-        return chosen.view(self.coefficients.shape)
-
-    def whole(self, shape: Shape) -> Rows:
-        """The same rows over the whole layer."""
-        if self.window is None or self.cells is None:
-            return self
-        height, width = shape[1:]
-        window, (rows, channels) = self.window, self.coefficients.shape[:2]
-        cell_y, cell_x = self.cells // window.grid[1], self.cells % window.grid[1]
-        device = self.coefficients.device
-        y = (cell_y * window.stride[0] - window.offset[0])[:, None] + torch.arange(window.size[0], device=device)
-        x = (cell_x * window.stride[1] - window.offset[1])[:, None] + torch.arange(window.size[1], device=device)
-        inside = ((y >= 0) & (y < height))[:, :, None] & ((x >= 0) & (x < width))[:, None, :]
-        position = (y.clamp(0, height - 1)[:, :, None] * width + x.clamp(0, width - 1)[:, None, :]).flatten(1)
-        values = (self.coefficients * inside[:, None]).flatten(2)
-        result = torch.zeros(rows, channels, height * width, dtype=values.dtype, device=device)
-        result = result.scatter_add(2, position[:, None].expand(-1, channels, -1), values)
-        return Rows(result.view(rows, *shape))
-
-    def __add__(self, other: Rows) -> Rows:
-        return Rows(self.coefficients + other.coefficients, self.window, self.cells)
-
-
-@dataclass
-class Slopes:
-    """Lower slopes that an optimiser moves, a row each: any slope between the rectifier's two is a sound line.
-
-    A stable neuron has one slope only: ``smallest`` and ``largest`` meet there.
+    Attributes:
+        graph: the network.
+        shapes: the shape of every value of the graph, without the batch axis.
+        box: the input boxes, (properties, \\*shape of the input).
+        bounds: the interval of the input of each ReLU and each maximum, by its position in the graph.
+        relax: how a ReLU is enclosed; CROWN's lines unless told otherwise.
+        matrices: a cache of convolutions on patches as matrices.
     """
 
-    values: dict[int, Tensor] = field(default_factory=dict)
-    smallest: dict[int, Tensor] = field(default_factory=dict)
-    largest: dict[int, Tensor] = field(default_factory=dict)
+    graph: Graph
+    shapes: tuple[Shape, ...]
+    box: Interval
+    bounds: Mapping[int, Interval]
+    relax: Relax = Relaxation.crown
+    matrices: Matrices = field(default_factory=dict, repr=False)
 
-    def at(self, position: int, rows: Rows, owner: Tensor | None, relaxation: Relaxation) -> Tensor:
-        """The slopes of one rectifier; CROWN's, the first time."""
-        if position not in self.largest:
-            fixed = rows.per_row(relaxation.lower_slope, owner).expand_as(rows.coefficients)
-            unstable = rows.per_row(relaxation.upper_shift, owner) > 0
-            self.smallest[position] = torch.where(unstable, relaxation.slope, fixed)
-            self.largest[position] = torch.where(unstable, 1.0, fixed)
-            start = self.values[position].to(fixed) if position in self.values else fixed
-            start = torch.minimum(torch.maximum(start, self.smallest[position]), self.largest[position])
-            self.values[position] = start.detach().clone().requires_grad_(torch.is_grad_enabled())
-        return self.values[position]
+    @property
+    def output(self) -> int:
+        """The position of the network's output."""
+        return self.graph.output
 
-    def restricted(self, rows: Tensor | slice, dtype: torch.dtype | None = None) -> Slopes:
-        """Copies of the values of some rows, to be used as they are or as a start."""
-        return Slopes({position: value.detach()[rows].to(dtype) for position, value in self.values.items()})
+    def of_properties(self, rows: Tensor) -> BoundedNetwork:
+        """The same network over the boxes of some of the properties."""
+        bounds = {position: known.of(rows) for position, known in self.bounds.items()}
+        return replace(self, box=self.box.of(rows), bounds=bounds)
 
-    def of_row(self, row: int) -> dict[int, Tensor]:
-        """The values of one row in half precision, to be kept."""
-        return {position: value.detach()[row].half() for position, value in self.values.items()}
+    def relus(self) -> list[Interval]:
+        """The bounds of the ReLU inputs, in the order of the graph."""
+        return [self.bounds[relu] for relu in self.graph.relus]
 
-    def clamp(self) -> None:
-        """Every slope back into its range."""
-        with torch.no_grad():
-            for position, value in self.values.items():
-                value.clamp_(self.smallest[position], self.largest[position])
+    def relaxed(self, up_to: int | None = None) -> RelaxedNetwork:
+        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before."""
+        lines = {}
+        for relu in self.graph.relus:
+            if up_to is None or relu <= up_to:
+                operation = self.graph.producer(relu).operation
+                assert isinstance(operation, Rectifier)
+                lines[relu] = self.relax(self.bounds[relu], operation.slope)
+        return RelaxedNetwork(self, lines)
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    """Which linear functions of which value to bound, and how.
+
+    Attributes:
+        position: the value in the graph.
+        functions: n linear functions of that value.
+        owner: (n,), the property of each function; None if function i belongs to property i.
+        slopes: lower slopes per function; None for those of the relaxation.
+        multipliers: β · sign of split ReLUs per position. They are taken off the coefficients of the ReLU's input z,
+            which keeps the bound valid wherever sign · z ≥ 0 (weak duality).
+    """
+
+    position: int
+    functions: LinearFunctions
+    owner: Tensor | None = None
+    slopes: Slopes | None = None
+    multipliers: Mapping[int, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return len(self.functions)
 
 
 @dataclass
 class Trail:
-    """What a backward pass leaves for others: coefficients behind each rectifier, and on the input."""
+    """What one backward pass leaves for branching: coefficients behind each ReLU, and on the input."""
 
     behind: dict[int, Tensor] = field(default_factory=dict)
     on_input: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class Backward:
-    """One network over the boxes of some properties, ready to carry rows back.
+class RelaxedNetwork:
+    """A bounded network whose ReLUs are replaced by their two lines."""
 
-    ``bounds`` holds the interval of every rectifier's (and maximum's) input, by the position of the node.
-    """
+    network: BoundedNetwork
+    relaxations: Mapping[int, Relaxation]
 
-    graph: Graph
-    shapes: list[Shape]
-    box: Interval
-    bounds: dict[int, Interval]
-    matrices: Matrices = field(default_factory=dict)
+    def lower(self, query: BoundQuery, trail: Trail | None = None) -> Tensor:
+        """A lower bound of each function over the box of its property.
 
-    def of_properties(self, rows: Tensor) -> Backward:
-        """The same for some of the properties."""
-        bounds = {key: Interval(known.lower[rows], known.upper[rows]) for key, known in self.bounds.items()}
-        return replace(self, box=Interval(self.box.lower[rows], self.box.upper[rows]), bounds=bounds)
+        Args:
+            query: the functions to bound.
+            trail: if given, receives the coefficients that the pass met on its way.
 
-    def relaxation(self, position: int) -> Relaxation:
-        """The lines of one rectifier for every property."""
-        operation = self.graph.producer(position).operation
-        assert isinstance(operation, Rectifier)
-        return Relaxation.of(self.bounds[position], operation.slope)
-
-    def lower(
-        self,
-        position: int,
-        rows: Rows,
-        owner: Tensor | None,
-        *,
-        relaxations: dict[int, Relaxation],
-        slopes: Slopes | None = None,
-        multipliers: dict[int, Tensor] | None = None,
-        trail: Trail | None = None,
-    ) -> Tensor:
-        """A lower bound of each row · value ``position`` over its owner's box; shape (n,).
-
-        ``owner``: the property of each row; None where row i belongs to property i. ``slopes``: lower slopes a row
-        that may differ from CROWN's. ``multipliers``: β·sign of split rectifiers, taken off the coefficients of their
-        inputs, which keeps the bound valid where sign · input ≥ 0 (weak duality).
+        Returns:
+            The bounds, (n,). They are differentiable in the slopes and multipliers of the query.
         """
-        pending: dict[int, Rows] = {position: rows}
+        graph, owner = self.network.graph, query.owner
+        # pending[k]: the functions as functions of value k, for the values that are still to be substituted
+        pending: dict[int, LinearFunctions] = {query.position: query.functions}
         constant: Tensor | float = 0.0
-        for current in range(position, 0, -1):
-            if current not in pending:
+        for position in range(query.position, 0, -1):
+            if position not in pending:
                 continue
-            here, node = pending.pop(current), self.graph.producer(current)
-            added: Tensor | float
-            if isinstance(node.operation, Rectifier):
-                if trail is not None:
-                    trail.behind[current] = here.coefficients
-                part, added = _through_rectifier(here, owner, relaxations[current], slopes, current)
-                if multipliers and current in multipliers:
-                    part.coefficients = part.coefficients - multipliers[current]
-                parts = [part]
-            else:
-                parts, added = self._through(current, here, owner)
+            functions = pending.pop(position)
+            if trail is not None and position in self.relaxations:
+                trail.behind[position] = functions.coefficients
+            parts, added = self._substitute(position, functions, query)
             constant = constant + added
-            for source, part in zip(node.inputs, parts, strict=True):
-                pending[source] = self._joined(pending.get(source), part, source)
-        if 0 not in pending:  # the value is a constant
-            return rows.coefficients.new_zeros(len(rows.coefficients)) + constant
-        return self._concretise(pending[0], owner, trail) + constant
+            for source, part in zip(graph.producer(position).inputs, parts, strict=True):
+                known = pending.get(source)
+                pending[source] = part if known is None else known.plus(part, self.network.shapes[source])
+        if 0 not in pending:  # the value does not depend on the input
+            return query.functions.coefficients.new_zeros(len(query)) + constant
+        return self._smallest_on_box(pending[0], owner, trail) + constant
 
-    def _through(self, position: int, rows: Rows, owner: Tensor | None) -> tuple[list[Rows], Tensor | float]:
-        """Rows behind one operation that is no rectifier, as rows before it, and what that adds."""
-        node = self.graph.producer(position)
-        operation, sources = node.operation, [self.shapes[source] for source in node.inputs]
-        if rows.window is not None and isinstance(operation, Convolution) and operation.groups == 1:
-            return _through_windowed_convolution(rows, operation, sources[0], self.matrices)
-        if rows.window is not None and isinstance(operation, Scale):
-            return _through_windowed_scale(rows, operation, sources[0])
-        whole = rows.whole(self.shapes[position])
+    def _substitute(
+        self, position: int, functions: LinearFunctions, query: BoundQuery
+    ) -> tuple[list[LinearFunctions], Tensor | float]:
+        """Functions of one value as functions of the inputs of its operation, and the constants that this adds."""
+        network, owner = self.network, query.owner
+        node = network.graph.producer(position)
+        operation, sources = node.operation, [network.shapes[source] for source in node.inputs]
+        if isinstance(operation, Rectifier):
+            return _through_relu(position, functions, query, self.relaxations[position])
+        if functions.patch is not None and isinstance(operation, Convolution) and operation.groups == 1:
+            return _through_convolution_on_patches(functions, operation, sources[0], network.matrices)
+        if functions.patch is not None and isinstance(operation, Scale):
+            return _through_scale_on_patches(functions, operation, sources[0])
+        whole = functions.whole(network.shapes[position])
         if isinstance(operation, MaxPool):
-            return _through_maximum(whole, owner, operation, self.bounds[position], sources[0])
+            return _through_maximum(whole, owner, operation, network.bounds[position], sources[0])
         coefficients, added = operation.backward(whole.coefficients, sources)
-        return [Rows(part) for part in coefficients], added
+        return [LinearFunctions(part) for part in coefficients], added
 
-    def _joined(self, known: Rows | None, part: Rows, position: int) -> Rows:
-        if known is None:
-            return part
-        if known.window != part.window:
-            known, part = known.whole(self.shapes[position]), part.whole(self.shapes[position])
-        return known + part
-
-    def _concretise(self, rows: Rows, owner: Tensor | None, trail: Trail | None) -> Tensor:
+    def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None, trail: Trail | None) -> Tensor:
+        """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
         if trail is not None:
-            rows = rows.whole(self.shapes[0])
-            trail.on_input = rows.coefficients
-        centre = rows.per_row((self.box.upper + self.box.lower) / 2, owner)
-        half = rows.per_row((self.box.upper - self.box.lower) / 2, owner)
-        coefficients = rows.coefficients
+            functions = functions.whole(self.network.shapes[0])
+            trail.on_input = functions.coefficients
+        box, coefficients = self.network.box, functions.coefficients
+        centre = functions.gather((box.upper + box.lower) / 2, owner)
+        half = functions.gather((box.upper - box.lower) / 2, owner)
         return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1)
 
 
-def _through_rectifier(
-    rows: Rows, owner: Tensor | None, relaxation: Relaxation, slopes: Slopes | None, position: int
-) -> tuple[Rows, Tensor]:
-    """A⁺ takes the lower line, A⁻ the upper one: together a lower bound of A · r(z)."""
-    negative = rows.coefficients.clamp_max(0)
-    if slopes is None:
-        lower_slope = rows.per_row(relaxation.lower_slope, owner)
+def _through_relu(
+    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation
+) -> tuple[list[LinearFunctions], Tensor]:
+    """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
+    owner, negative = query.owner, functions.coefficients.clamp_max(0)
+    if query.slopes is None:
+        lower_slope = functions.gather(lines.lower_slope, owner)
     else:
-        lower_slope = slopes.at(position, rows, owner, relaxation)
-    added = (negative * rows.per_row(relaxation.upper_shift, owner)).flatten(1).sum(1)
-    difference = rows.per_row(relaxation.upper_slope, owner) - lower_slope
-    coefficients = torch.addcmul(rows.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
-    return Rows(coefficients, rows.window, rows.cells), added
+        lower_slope = query.slopes.at(position, functions, owner, lines)
+    added = (negative * functions.gather(lines.upper_shift, owner)).flatten(1).sum(1)
+    difference = functions.gather(lines.upper_slope, owner) - lower_slope
+    coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
+    if query.multipliers and position in query.multipliers:
+        coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
+    return [functions.with_coefficients(coefficients)], added
 
 
 def _through_maximum(
-    rows: Rows, owner: Tensor | None, operation: MaxPool, bounds: Interval, shape: Shape
-) -> tuple[list[Rows], Tensor]:
-    """From below a maximum is at least its best candidate; from above, the largest upper bound (exact if one wins)."""
+    functions: LinearFunctions, owner: Tensor | None, operation: MaxPool, bounds: Interval, shape: Shape
+) -> tuple[list[LinearFunctions], Tensor]:
+    """A maximum is at least its best candidate, and at most the largest upper bound (exact if one candidate wins)."""
     best, slot = operation.candidates(bounds.lower).max(2, keepdim=True)
     upper = operation.candidates(bounds.upper)
     ceiling = upper.amax(2)
@@ -247,33 +189,34 @@ def _through_maximum(
     where = operation.candidates(pixels).long().expand(*slot.shape[:2], -1, -1, -1).gather(2, slot).squeeze(2)
     chosen = where if owner is None else where[owner]
     wins, ceiling = (tensor if owner is None else tensor[owner] for tensor in (wins, ceiling))
-    positive, negative = rows.coefficients.clamp_min(0), rows.coefficients.clamp_max(0)
+    positive, negative = functions.coefficients.clamp_min(0), functions.coefficients.clamp_max(0)
     carried = (positive + torch.where(wins, negative, 0.0)).flatten(2)
     result = torch.zeros(len(carried), shape[0], shape[1] * shape[2], dtype=carried.dtype, device=carried.device)
     result = result.scatter_add(2, chosen.flatten(2), carried)
     added = torch.where(wins, 0.0, negative * ceiling).flatten(1).sum(1)
-    return [Rows(result.view(len(result), *shape))], added
+    return [LinearFunctions(result.view(len(result), *shape))], added
 
 
-def _through_windowed_convolution(
-    rows: Rows, operation: Convolution, shape: Shape, matrices: Matrices
-) -> tuple[list[Rows], Tensor | float]:
-    assert rows.window is not None
-    assert rows.cells is not None
-    added = 0.0 if operation.bias is None else rows.coefficients.sum((2, 3)) @ operation.bias
-    window = rows.window.behind(operation)
-    coefficients = transposed_on_windows(operation, rows.coefficients, matrices)
-    coefficients = coefficients * window.inside(shape, coefficients)[rows.cells]
-    result = Rows(coefficients, window, rows.cells)
-    return [result.whole(shape) if window.covers(shape) else result], added
+def _through_convolution_on_patches(
+    functions: LinearFunctions, operation: Convolution, shape: Shape, matrices: Matrices
+) -> tuple[list[LinearFunctions], Tensor | float]:
+    assert functions.patch is not None
+    assert functions.cells is not None
+    added = 0.0 if operation.bias is None else functions.coefficients.sum((2, 3)) @ operation.bias
+    patch = functions.patch.behind(operation)
+    coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
+    coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
+    result = LinearFunctions(coefficients, patch, functions.cells)
+    return [result.whole(shape) if patch.covers(shape) else result], added
 
 
-def _through_windowed_scale(rows: Rows, operation: Scale, shape: Shape) -> tuple[list[Rows], Tensor]:
-    assert rows.window is not None
-    assert rows.cells is not None
+def _through_scale_on_patches(
+    functions: LinearFunctions, operation: Scale, shape: Shape
+) -> tuple[list[LinearFunctions], Tensor]:
+    assert functions.cells is not None
     factor, shift = (
-        rows.per_row(value.expand(shape)[None], torch.zeros_like(rows.cells))
+        functions.gather(value.expand(shape)[None], torch.zeros_like(functions.cells))
         for value in (operation.factor, operation.shift)
     )
-    added = (rows.coefficients * shift).flatten(1).sum(1)
-    return [Rows(rows.coefficients * factor, rows.window, rows.cells)], added
+    added = (functions.coefficients * shift).flatten(1).sum(1)
+    return [functions.with_coefficients(functions.coefficients * factor)], added

@@ -1,31 +1,54 @@
-"""CROWN bounds of every ReLU input and of the output: intervals first, then backward only what they leave unstable."""
+"""CROWN bounds of every ReLU input and of the output: intervals first, backward passes where a ReLU is unstable."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import Backward, Rows
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.layer_bounds import LayerBounds
+from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.patches import Patch
+from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
 from steadynet.graph.translate import graph_of
 
-MEMORY = 512 * 2**20  # bytes a backward pass may take
-CACHED_COEFFICIENTS = 3 << 19  # rows times their width that are handled at once
+MEMORY = 512 * 2**20  # bytes that a backward pass may take
+CACHED_COEFFICIENTS = 3 << 19  # functions times their width that are handled at once: about what a cache holds
 
 
 def crown_bounds(network: nn.Module, region: InputRegion, memory: int = MEMORY) -> LayerBounds:
-    """Bounds of every ReLU input and of the logits over the region, by backward linear relaxation."""
+    """Bound every ReLU input and every logit over a region by backward linear relaxation (CROWN).
+
+    Args:
+        network: any PyTorch network whose operations are known (see ``graph/tables.py``).
+        region: the input boxes, one per image.
+        memory: bytes that a backward pass may take.
+
+    Returns:
+        The bounds, one interval per ReLU layer and one for the output.
+
+    Raises:
+        UnsupportedNetworkError: the network has an operation without bounds; the message names it.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))  # relu(x) − relu(x + 1)
+        >>> values = ([[1.0], [1.0]], [0.0, 1.0], [[1.0, -1.0]], [0.0])
+        >>> for parameter, value in zip(network.parameters(), values):
+        ...     parameter.data = torch.tensor(value)
+        >>> crown_bounds(network, InputRegion(torch.tensor([[0.5]]), torch.tensor([[1.0]]))).output
+        Interval(lower=tensor([[-1.]]...), upper=tensor([[-1.]]...))
+    """
     graph = graph_of(network, region.lower.shape[1:])
-    backward, values = propagate(graph, Interval(region.lower, region.upper), memory)
-    output = tightened(backward, graph.output, values[-1], torch.ones_like(values[-1].lower, dtype=torch.bool), memory)
-    relus = [backward.bounds[relu] for relu in graph.relus]
-    return LayerBounds("crown", relus, output)
+    bounded, values = propagate(graph, Interval(region.lower, region.upper), memory)
+    every = torch.ones_like(values[-1].lower, dtype=torch.bool)
+    output = tightened(bounded, bounded.output, values[-1], every, memory)
+    return LayerBounds("crown", bounded.relus(), output)
 
 
 class OutOfTimeError(Exception):
@@ -37,109 +60,117 @@ def propagate(
     box: Interval,
     memory: int = MEMORY,
     out_of_time: Callable[[], bool] = lambda: False,
-    relaxed: type[Backward] = Backward,
+    relax: Relax = Relaxation.crown,
     known: Mapping[int, Interval] | None = None,
-) -> tuple[Backward, list[Interval]]:
-    """Bounds of every value, node by node: the interval of its inputs, and CROWN where a rectifier needs better.
+) -> tuple[BoundedNetwork, list[Interval]]:
+    """Bound every value of the graph over a box, node by node, from the input to the output.
 
-    ``relaxed`` says by which lines: CROWN's own unless given. ``known``: bounds of the inputs of rectifiers and maxima
-    that hold on the box already, by the position of the node.
+    Each value gets the interval of its operation. Before a ReLU or a maximum, a backward pass bounds again what
+    intervals leave open.
+
+    Args:
+        graph: the network.
+        box: the input boxes, one row per property.
+        memory: bytes that a backward pass may take.
+        out_of_time: is asked between backward passes.
+        relax: the lines that enclose a ReLU.
+        known: bounds of the inputs of ReLUs and maxima that already hold on the box, by position.
+
+    Returns:
+        The network with its inner bounds, and the interval of every value.
+
+    Raises:
+        OutOfTimeError: ``out_of_time`` said yes.
     """
     values = [box]
-    backward = relaxed(graph, [tuple(box.lower.shape[1:])], box, {})
-    nonlinear_before = [False]
+    bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
+    nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
     for position, node in graph.numbered():
-        curved = isinstance(node.operation, (Rectifier, MaxPool))
-        if curved:
+        nonlinear = isinstance(node.operation, (Rectifier, MaxPool))
+        if nonlinear:
             source = node.inputs[0]
             if known:
-                values[source] = _within(values[source], known[position])
-            if nonlinear_before[source]:
-                unstable = (values[source].lower < 0) & (values[source].upper > 0)
+                values[source] = _intersection(values[source], known[position])
+            if nonlinear_before[source]:  # directly behind the input, intervals are exact
+                unstable = values[source].unstable()
                 wanted = torch.ones_like(unstable) if isinstance(node.operation, MaxPool) else unstable
-                values[source] = tightened(backward, source, values[source], wanted, memory, out_of_time)
-            backward.bounds[position] = values[source]
+                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time)
+            bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
         values.append(node.operation.interval(*(values[source] for source in node.inputs)))
-        backward.shapes.append(tuple(values[-1].lower.shape[1:]))
-        nonlinear_before.append(curved or any(nonlinear_before[source] for source in node.inputs))
-    return backward, values
+        bounded = replace(bounded, shapes=(*bounded.shapes, tuple(values[-1].lower.shape[1:])))
+        nonlinear_before.append(nonlinear or any(nonlinear_before[source] for source in node.inputs))
+    return bounded, values
 
 
-def _within(one: Interval, other: Interval) -> Interval:
+def _intersection(one: Interval, other: Interval) -> Interval:
     """What satisfies both, and never less than a point, whatever rounding did."""
     lower = torch.maximum(one.lower, other.lower)
     return Interval(lower, torch.maximum(torch.minimum(one.upper, other.upper), lower))
 
 
 def tightened(
-    backward: Backward,
+    bounded: BoundedNetwork,
     position: int,
     known: Interval,
     wanted: Tensor,
     memory: int,
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Interval:
-    """The known bounds of a value, with CROWN's where ``wanted`` and tighter."""
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
+    """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter."""
+    relaxed = bounded.relaxed(position)
 
-    def bound(rows: Rows, owner: Tensor) -> Tensor:
+    def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
             raise OutOfTimeError
-        return backward.lower(position, rows, owner, relaxations=relaxations)
+        return relaxed.lower(BoundQuery(position, functions, owner))
 
-    return sharpened(known, wanted, backward.shapes[position], rows_at_once(backward, position, memory), bound)
+    return sharpened(known, wanted, bounded.shapes[position], functions_at_once(bounded, position, memory), bound)
 
 
 def sharpened(
-    known: Interval, wanted: Tensor, shape: Shape, at_once: int, bound: Callable[[Rows, Tensor], Tensor]
+    known: Interval, wanted: Tensor, shape: Shape, at_once: int, bound: Callable[[LinearFunctions, Tensor], Tensor]
 ) -> Interval:
-    """The known bounds with those of ``bound`` (rows, owners → lower bounds) where ``wanted`` and tighter."""
+    """The known bounds, with those that ``bound`` finds where they are ``wanted`` and tighter.
+
+    Args:
+        known: bounds of a value, one row per property.
+        wanted: the neurons to bound again, a mask of the same shape.
+        shape: the value's shape.
+        at_once: how many functions go into one call of ``bound``.
+        bound: (functions, owners) -> lower bounds.
+    """
     lower, upper = known.lower.clone(), known.upper.clone()
     chosen = wanted.nonzero()
     for some in chosen.split(at_once) if len(chosen) else ():
-        rows, owner = select(some, shape, lower.dtype)
-        negated = Rows(-rows.coefficients, rows.window, rows.cells)
+        functions, owner = single_neurons(some, shape, lower.dtype)
+        negated = functions.with_coefficients(-functions.coefficients)  # an upper bound of z is −(a lower bound of −z)
         index = tuple(some.t())
-        lower[index] = torch.maximum(lower[index], bound(rows, owner))
+        lower[index] = torch.maximum(lower[index], bound(functions, owner))
         upper[index] = torch.minimum(upper[index], -bound(negated, owner))
     return Interval(lower, torch.maximum(upper, lower))
 
 
-def rows_at_once(backward: Backward, position: int, memory: int) -> int:
-    """How many rows fit the memory, and the cache: more at once would be no faster."""
-    width = _row_width(backward, position)
+def functions_at_once(bounded: BoundedNetwork, position: int, memory: int) -> int:
+    """How many functions of a value fit the memory and the cache; more at once would be no faster."""
+    width = _widest(bounded, position)
     return max(32, min(memory // (width * 4 * 6), CACHED_COEFFICIENTS // width))
 
 
-def _row_width(backward: Backward, position: int) -> int:
-    """The most coefficients a row for one neuron of this value has on its way back, along the first inputs."""
-    shapes = backward.shapes
-    window = Patch.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
+def _widest(bounded: BoundedNetwork, position: int) -> int:
+    """The most coefficients that a function of one neuron has on its way back, along the first inputs."""
+    shapes = bounded.shapes
+    patch = Patch.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
     widest = 1
     while position > 0:
-        node = backward.graph.producer(position)
+        node = bounded.graph.producer(position)
         if not isinstance(node.operation, (Rectifier, Scale)):
             convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1
-            window = window.behind(node.operation) if window and isinstance(node.operation, Convolution) else None
-            window = window if convolution else None
+            patch = patch.behind(node.operation) if patch and isinstance(node.operation, Convolution) else None
+            patch = patch if convolution else None
         position = node.inputs[0]
         shape = shapes[position]
-        if window is not None and window.covers(shape):
-            window = None
-        size = torch.Size(shape).numel() if window is None else shape[0] * window.size[0] * window.size[1]
+        if patch is not None and patch.covers(shape):
+            patch = None
+        size = torch.Size(shape).numel() if patch is None else shape[0] * patch.size[0] * patch.size[1]
         widest = max(widest, size)
     return widest
-
-
-def select(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[Rows, Tensor]:
-    """Rows that pick single neurons, ``chosen`` (n, 1 + axes): property, then position; and their owners."""
-    owner = chosen[:, 0]
-    if len(shape) == 3:
-        channels, height, width = shape
-        coefficients = torch.zeros(len(chosen), channels, 1, 1, dtype=dtype, device=chosen.device)
-        coefficients[torch.arange(len(chosen), device=chosen.device), chosen[:, 1]] = 1.0
-        return Rows(coefficients, Patch.single(height, width), chosen[:, 2] * width + chosen[:, 3]), owner
-    coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
-    place = (torch.arange(len(chosen), device=chosen.device), *chosen[:, 1:].t())
-    coefficients[place] = 1.0
-    return Rows(coefficients), owner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,19 +13,31 @@ from steadynet.graph.operations import Interval
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """What a bound method gives: one interval a ReLU layer (its inputs), and one for the output.
+    """What a bound method gives.
 
-    ``method`` names who computed them: a stable share without it means nothing.
+    Attributes:
+        method: the method's name; a share of stable ReLUs means nothing without it.
+        relus: one interval per ReLU layer, of its inputs.
+        output: the interval of the network's output.
     """
 
     method: str
-    relus: list[Interval]
+    relus: Sequence[Interval]
     output: Interval
 
     def stable(self) -> list[Tensor]:
-        """Which ReLUs cannot change sign, a layer: lower ≥ 0 or upper ≤ 0."""
-        return [(layer.lower >= 0) | (layer.upper <= 0) for layer in self.relus]
+        """Per ReLU layer, which ReLUs cannot change sign (lower ≥ 0 or upper ≤ 0)."""
+        return [layer.stable() for layer in self.relus]
 
     def stable_share(self) -> Tensor:
-        """The share of stable ReLUs an image, all layers together; shape (batch,)."""
-        return torch.cat([layer.flatten(1) for layer in self.stable()], 1).float().mean(1)
+        """Per image, the share of stable ReLUs of all layers together; shape (batch,)."""
+        return stable_share(self.relus)
+
+
+def stable_share(relus: Sequence[Interval]) -> Tensor:
+    """Per property, the share of ReLUs whose input cannot change sign; shape (properties,).
+
+    >>> stable_share([Interval(torch.tensor([[-1.0, 0.5]]), torch.tensor([[1.0, 2.0]]))])
+    tensor([0.5000])
+    """
+    return torch.cat([layer.stable().flatten(1) for layer in relus], 1).float().mean(1)

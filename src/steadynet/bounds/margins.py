@@ -1,4 +1,4 @@
-"""By how much a label leads: bounds of y_label − y_j for every class j, which certified training makes positive."""
+"""Bounds of the margins y_label − y_j of every class j, differentiable: certified training makes them positive."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward, Rows
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.center_radius import Ball
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Dense, MaxPool, Rectifier
 
 
-def interval_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
+def ibp_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     """Lower bounds of y_label − y_j, shape (batch, classes), 0 at the label itself; ``values``: ``propagate_balls``.
 
     A last dense layer is folded into the difference, (w_label − w_j)·h + b_label − b_j over the interval of h, which is
@@ -37,18 +38,18 @@ def _spread(weight: Tensor, radius: Tensor, labels: Tensor) -> Tensor:
 
 
 def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
-    """The same bounds by one backward pass of CROWN over the interval bounds of the rectifiers (CROWN-IBP)."""
+    """Lower bounds of y_label − y_j by one backward pass over the interval bounds of the ReLU inputs (CROWN-IBP)."""
     bounds = {
         position: values[node.inputs[0]].interval
-        for position, node in graph.numbered()
+        for position, node in enumerate(graph.nodes, 1)
         if isinstance(node.operation, (Rectifier, MaxPool))
     }
-    backward = Backward(graph, [tuple(value.centre.shape[1:]) for value in values], values[0].interval, bounds)
-    relaxations = {relu: backward.relaxation(relu) for relu in graph.relus}
+    shapes = tuple(tuple(value.centre.shape[1:]) for value in values)
+    bounded = BoundedNetwork(graph, shapes, values[0].interval, bounds)
     batch, classes = values[-1].centre.shape
     identity = torch.eye(classes, dtype=values[-1].centre.dtype, device=labels.device)
     others = torch.arange(classes, device=labels.device)[None] != labels[:, None]
     owner, target = others.nonzero(as_tuple=True)
-    rows = Rows(identity[labels[owner]] - identity[target])
-    found = backward.lower(graph.output, rows, owner, relaxations=relaxations)
+    leads = LinearFunctions(identity[labels[owner]] - identity[target])
+    found = bounded.relaxed().lower(BoundQuery(bounded.output, leads, owner))
     return found.new_zeros(batch, classes).index_put((owner, target), found)

@@ -1,20 +1,22 @@
-"""Optimised slopes (α) and split multipliers (β): the best lower bound that gradient ascent finds.
+"""Optimised slopes (α) and split multipliers (β): gradient ascent on the lower bound of CROWN's backward pass.
 
-Every iterate is a valid bound, so the best one seen is kept, a row at a time.
+Every iterate is a valid bound, so each function keeps the best one seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import Backward, Relaxation, Rows, Slopes, Trail
-from steadynet.bounds.crown import MEMORY, propagate, rows_at_once, sharpened, tightened
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
+from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, sharpened, tightened
 from steadynet.bounds.layer_bounds import LayerBounds
+from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.relaxation import Slopes
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 
@@ -31,18 +33,19 @@ class Ascent:
 
 @dataclass
 class Splits:
-    """The split rectifiers of a batch, flat: entry k splits element ``index[k]`` of rectifier ``position`` of its row.
+    """The split ReLUs of a batch of functions, per position in the graph, as flat lists.
 
-    ``sign`` is +1 where the input is held ≥ 0 and −1 where it is held ≤ 0; ``beta`` ≥ 0 is its multiplier.
+    Entry k of ``index[position]`` = (rows, elements) says that function rows[k] splits element elements[k] of that
+    ReLU layer. ``sign`` is +1 where the input is held ≥ 0 and −1 where it is held ≤ 0; ``beta`` ≥ 0 is its multiplier.
     """
 
-    index: dict[int, tuple[Tensor, Tensor]]  # position -> (row, element)
+    index: dict[int, tuple[Tensor, Tensor]]
     sign: dict[int, Tensor]
     beta: dict[int, Tensor]
 
     def restricted(self, rows: Tensor) -> Splits:
-        """The splits of some rows, numbered anew."""
-        place = {int(row): position for position, row in enumerate(rows.tolist())}
+        """The splits of some functions, numbered anew."""
+        place = {int(row): number for number, row in enumerate(rows.tolist())}
         index, sign, beta = {}, {}, {}
         for position, (row, element) in self.index.items():
             keep = torch.isin(row, rows)
@@ -52,69 +55,77 @@ class Splits:
                 sign[position], beta[position] = self.sign[position][keep], self.beta[position].detach()[keep]
         return Splits(index, sign, beta)
 
-    def dense(self, shapes: dict[int, torch.Size]) -> dict[int, Tensor]:
-        """β · sign where split, 0 elsewhere, in the shape of each rectifier's rows."""
+    def multipliers(self, functions: int, bounded: BoundedNetwork) -> Mapping[int, Tensor] | None:
+        """β · sign where a ReLU is split and 0 elsewhere, as a backward pass takes them; None without splits."""
+        if not self.index:
+            return None
         result = {}
         for position, (row, element) in self.index.items():
-            flat = self.beta[position].new_zeros(shapes[position][0], shapes[position][1:].numel())
-            result[position] = flat.index_put((row, element), self.beta[position] * self.sign[position]).view(
-                shapes[position]
-            )
+            shape = torch.Size((functions, *bounded.shapes[position]))
+            flat = self.beta[position].new_zeros(functions, shape[1:].numel())
+            result[position] = flat.index_put((row, element), self.beta[position] * self.sign[position]).view(shape)
         return result
 
 
-def optimise(
-    backward: Backward,
-    position: int,
-    rows: Rows,
-    owner: Tensor | None,
-    relaxations: dict[int, Relaxation],
-    ascent: Ascent,
-    *,
-    slopes: Slopes | None = None,
-    splits: Splits | None = None,
-    enough: float = torch.inf,
-    trail: Trail | None = None,
-    out_of_time: Callable[[], bool] = lambda: False,
-) -> Tensor:
-    """The best lower bound a row; ``slopes`` and ``splits.beta`` end as the last iterate, ``trail`` as its pass.
+@dataclass(frozen=True)
+class Optimised:
+    """The best bounds that an ascent found (n,), and the slopes, splits and coefficients of its last iterate."""
 
-    Stops early when every row's bound is above ``enough``.
+    lower: Tensor
+    slopes: Slopes
+    splits: Splits
+    trail: Trail
+
+
+def optimise(
+    relaxed: RelaxedNetwork,
+    query: BoundQuery,
+    ascent: Ascent,
+    splits: Splits | None = None,
+    *,
+    enough: float = torch.inf,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> Optimised:
+    """Raise the lower bounds of some functions by gradient ascent on their slopes and multipliers.
+
+    Args:
+        relaxed: the network.
+        query: the functions. Their ``slopes`` are the start of the ascent, CROWN's if there are none.
+        ascent: how many steps, and how long they are.
+        splits: the split ReLUs of each function; their multipliers are the start.
+        enough: stop as soon as every bound is above this.
+        out_of_time: stop as soon as this says yes.
     """
-    slopes = slopes if slopes is not None else Slopes()
+    slopes = Slopes() if query.slopes is None else query.slopes
+    splits = Splits({}, {}, {}) if splits is None else splits
+    trail = Trail()
     best: Tensor | None = None
     optimiser: _Adam | None = None
     for iteration in range(ascent.iterations + 1):
         last = iteration == ascent.iterations
         with torch.set_grad_enabled(not last or optimiser is None):
-            multipliers = splits.dense(_shapes(backward, len(rows.coefficients))) if splits else None
-            bound = backward.lower(
-                position, rows, owner, relaxations=relaxations, slopes=slopes, multipliers=multipliers, trail=trail
-            )
+            multipliers = splits.multipliers(len(query), relaxed.network)
+            bound = relaxed.lower(replace(query, slopes=slopes, multipliers=multipliers), trail)
         best = bound.detach() if best is None else torch.maximum(best, bound.detach())
         if last or bool((best > enough).all()) or out_of_time():
             break
-        if optimiser is None:
+        if optimiser is None:  # the first pass has made the slopes
             optimiser = _Adam(slopes, splits, ascent)
         if not optimiser.parameters:
             break
         optimiser.ascend(torch.autograd.grad(bound.sum(), optimiser.parameters, allow_unused=True))
         slopes.clamp()
-        for beta in (splits.beta if splits else {}).values():
+        for beta in splits.beta.values():
             beta.data.clamp_min_(0)
     assert best is not None
-    return best
-
-
-def _shapes(backward: Backward, rows: int) -> dict[int, torch.Size]:
-    return {relu: torch.Size((rows, *backward.shapes[relu])) for relu in backward.graph.relus}
+    return Optimised(best, slopes, splits, trail)
 
 
 class _Adam:
     """Adam on slopes and multipliers. (The first step of torch's own imports its compiler, which takes a second.)"""
 
-    def __init__(self, slopes: Slopes, splits: Splits | None, ascent: Ascent) -> None:
-        multipliers = list(splits.beta.values()) if splits else []
+    def __init__(self, slopes: Slopes, splits: Splits, ascent: Ascent) -> None:
+        multipliers = list(splits.beta.values())
         self.parameters = [*slopes.values.values(), *multipliers]
         self.rates = [ascent.slope_rate] * len(slopes.values) + [ascent.multiplier_rate] * len(multipliers)
         self.first = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -123,7 +134,7 @@ class _Adam:
 
     @torch.no_grad()
     def ascend(self, gradients: Sequence[Tensor | None]) -> None:
-        """One step up the gradients."""
+        """Take one step up the gradients."""
         self.steps += 1
         scale = self.decay ** (self.steps - 1) / (1 - 0.9**self.steps)
         root = (1 - 0.999**self.steps) ** 0.5
@@ -138,34 +149,41 @@ class _Adam:
 def optimised_bounds(
     network: nn.Module, region: InputRegion, ascent: Ascent | None = None, memory: int = MEMORY
 ) -> LayerBounds:
-    """CROWN bounds with optimised slopes, for every unstable ReLU input and for the logits."""
+    """Bound every unstable ReLU input and every logit by CROWN with optimised slopes (α-CROWN).
+
+    Args:
+        network: any PyTorch network whose operations are known.
+        region: the input boxes, one per image.
+        ascent: how the slopes are optimised.
+        memory: bytes that a backward pass may take.
+    """
     graph = graph_of(network, region.lower.shape[1:])
     with torch.no_grad():
-        backward, values = propagate(graph, Interval(region.lower, region.upper), memory)
+        bounded, values = propagate(graph, Interval(region.lower, region.upper), memory)
     ascent = ascent or Ascent()
-    refine(backward, ascent, memory)
-    position = graph.output
-    everything = torch.ones_like(values[-1].lower, dtype=torch.bool)
+    bounded = refined(bounded, ascent, memory)
+    every = torch.ones_like(values[-1].lower, dtype=torch.bool)
     with torch.no_grad():
-        output = tightened(backward, position, values[-1], everything, memory)
-    output = optimised(backward, position, output, everything, ascent, memory)
-    return LayerBounds("alpha-crown", [backward.bounds[relu] for relu in graph.relus], output)
+        output = tightened(bounded, bounded.output, values[-1], every, memory)
+    output = _optimised(bounded, bounded.output, output, every, ascent, memory)
+    return LayerBounds("alpha-crown", bounded.relus(), output)
 
 
-def refine(
-    backward: Backward, ascent: Ascent, memory: int = MEMORY, out_of_time: Callable[[], bool] = lambda: False
-) -> None:
-    """Tighten the bounds of every rectifier that other rectifiers feed, in place, first layers first."""
-    relus = backward.graph.relus
-    for relu in relus[1:]:
-        source, known = backward.graph.source(relu), backward.bounds[relu]
-        unstable = (known.lower < 0) & (known.upper > 0)
+def refined(
+    bounded: BoundedNetwork, ascent: Ascent, memory: int = MEMORY, out_of_time: Callable[[], bool] = lambda: False
+) -> BoundedNetwork:
+    """The network with tighter bounds of every ReLU that lies behind another ReLU, from the first layer to the last."""
+    for relu in bounded.graph.relus[1:]:
+        source, known = bounded.graph.source(relu), bounded.bounds[relu]
+        unstable = known.unstable()
         if bool(unstable.any()) and not out_of_time():
-            backward.bounds[relu] = optimised(backward, source, known, unstable, ascent, memory, out_of_time)
+            better = _optimised(bounded, source, known, unstable, ascent, memory, out_of_time)
+            bounded = replace(bounded, bounds={**bounded.bounds, relu: better})
+    return bounded
 
 
-def optimised(
-    backward: Backward,
+def _optimised(
+    bounded: BoundedNetwork,
     position: int,
     known: Interval,
     wanted: Tensor,
@@ -174,11 +192,12 @@ def optimised(
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Interval:
     """The known bounds of a value, with optimised ones where ``wanted`` and tighter; fewer when time is over."""
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
+    relaxed = bounded.relaxed(position)
 
-    def bound(rows: Rows, owner: Tensor) -> Tensor:
+    def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
             return torch.full_like(owner, -torch.inf, dtype=known.lower.dtype)
-        return optimise(backward, position, rows, owner, relaxations, ascent, out_of_time=out_of_time)
+        return optimise(relaxed, BoundQuery(position, functions, owner), ascent, out_of_time=out_of_time).lower
 
-    return sharpened(known, wanted, backward.shapes[position], rows_at_once(backward, position, memory // 4), bound)
+    at_once = functions_at_once(bounded, position, memory // 4)  # gradients take memory, too
+    return sharpened(known, wanted, bounded.shapes[position], at_once, bound)

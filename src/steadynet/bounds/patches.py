@@ -65,7 +65,7 @@ class Patch:
         return self.cut(ones)[0].view(-1, 1, *self.size)
 
 
-def transposed_on_windows(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:
+def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:
     """Rows (n, channels, *size) one convolution back: (n, channels before, *larger size), nothing cut at the edge.
 
     Small windows go through a matrix, kept in ``matrices``: on a CPU that is faster than a convolution of tiny images.

@@ -6,24 +6,19 @@ import torch
 from torch import nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import Backward, Relaxation
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.layer_bounds import LayerBounds
+from steadynet.bounds.relaxation import Relaxation
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 
 
-class _Substitution(Backward):
-    """CROWN's way back with other lines: y = z where a ReLU is always active, else the constants of its interval."""
-
-    def relaxation(self, position: int) -> Relaxation:
-        """The lines of one rectifier for every property."""
-        lines = super().relaxation(position)
-        lower, upper = self.bounds[position]
-        if lines.slope:  # a leaky ReLU, which has no constant line at zero: CROWN's are as sound, and tighter
-            return lines
-        active = (lower >= 0).to(lower.dtype)
-        return Relaxation(active, active, torch.where(lower >= 0, 0.0, upper.clamp_min(0)))
+def _constant_or_identity(bounds: Interval, slope: float) -> Relaxation:
+    """The line y = z where a ReLU is always active, else the constants of its interval."""
+    if slope:  # a leaky ReLU has no constant line at zero; CROWN's lines are as sound, and tighter
+        return Relaxation.crown(bounds, slope)
+    active = (bounds.lower >= 0).to(bounds.lower.dtype)
+    return Relaxation(active, active, torch.where(bounds.lower >= 0, 0.0, bounds.upper.clamp_min(0)))
 
 
 def substituted_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
@@ -41,5 +36,5 @@ def substituted_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
     (0.0, 0.0)
     """
     graph = graph_of(network, region.lower.shape[1:])
-    backward, values = propagate(graph, Interval(region.lower, region.upper), relaxed=_Substitution)
-    return LayerBounds("improved-ibp", [backward.bounds[relu] for relu in graph.relus], values[-1])
+    bounded, values = propagate(graph, Interval(region.lower, region.upper), relax=_constant_or_identity)
+    return LayerBounds("improved-ibp", bounded.relus(), values[-1])

@@ -26,6 +26,22 @@ class Interval(NamedTuple):
     lower: Tensor
     upper: Tensor
 
+    def of(self, rows: Tensor | slice) -> Interval:
+        """The bounds of some rows of the batch."""
+        return Interval(self.lower[rows], self.upper[rows])
+
+    def unstable(self) -> Tensor:
+        """Where the value may have either sign; a mask."""
+        return (self.lower < 0) & (self.upper > 0)
+
+    def stable(self) -> Tensor:
+        """Where the sign is known; a mask. A bound that is not a number is not stable."""
+        return (self.lower >= 0) | (self.upper <= 0)
+
+    def largest(self) -> Tensor:
+        """How large the value can be, without its sign."""
+        return torch.maximum(self.lower.abs(), self.upper.abs())
+
 
 class Operation(ABC):
     """One kind of node: what it computes, the interval of what it can compute, and, if linear, its transpose."""

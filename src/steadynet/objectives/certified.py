@@ -15,7 +15,7 @@ from steadynet.attacks.pgd import maximise_cross_entropy
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import Interval
 from steadynet.bounds.center_radius import Ball, propagate_balls
-from steadynet.bounds.margins import interval_margins
+from steadynet.bounds.margins import ibp_margins
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.adversarial import AttackingObjective
@@ -71,7 +71,7 @@ class CertifiedObjective(Objective):
 
     def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
         """CE of the worst-case logits, an upper bound of CE(f(x'), y) over the region."""
-        return F.cross_entropy(-interval_margins(batch.graph, found.values, batch.targets), batch.targets)
+        return F.cross_entropy(-ibp_margins(batch.graph, found.values, batch.targets), batch.targets)
 
     def penalties(self, batch: Batch, found: Propagated | None) -> dict[str, Tensor]:
         """The warm-up regulariser, while ε rises, and the L1 norm, where they have a weight."""

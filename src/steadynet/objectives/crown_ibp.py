@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.margins import crown_margins, interval_margins
+from steadynet.bounds.margins import crown_margins, ibp_margins
 from steadynet.errors import UserError
 from steadynet.objectives.base import Batch
 from steadynet.objectives.certified import Propagated
@@ -43,5 +43,5 @@ class CrownIBP(IBP):
         if share:
             margins = margins + share * crown_margins(graph, found.values, targets)
         if share < 1:
-            margins = margins + (1 - share) * interval_margins(graph, found.values, targets)
+            margins = margins + (1 - share) * ibp_margins(graph, found.values, targets)
         return F.cross_entropy(-margins, targets)

@@ -1,4 +1,4 @@
-"""Bounds of a batch of subproblems, of many properties at once."""
+"""Bounds of a batch of subproblems that belong to many properties."""
 
 from __future__ import annotations
 
@@ -8,48 +8,87 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward, Relaxation, Rows, Slopes, Trail
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, Splits, optimise
+from steadynet.bounds.relaxation import Slopes
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.subproblem import Subproblem
 
 
-@dataclass
-class Bounded:
-    """A batch after bounding: lower bounds, and what branching and children need to know."""
+@dataclass(frozen=True)
+class BoundedBatch:
+    """A batch of subproblems after bounding, with what branching and children need. Row i is subproblem i.
 
-    lower: Tensor  # (n,)
-    minimiser: Tensor  # (n, *image): the corner of the box where the bound is attained
-    behind: dict[int, Tensor]  # coefficients behind each rectifier
-    bounds: dict[int, Interval]  # each rectifier's input, with the splits applied
-    relaxations: dict[int, Relaxation]
-    slopes: Slopes
+    Attributes:
+        lower: (n,), lower bounds of the margins.
+        minimiser: (n, \\*image), the corner of the box where each bound is attained.
+        behind: per ReLU position, the coefficients behind that ReLU.
+        relaxed: the network with the splits applied to its inner bounds.
+        query: the margins, with the slopes and multipliers that the bounds ended with.
+        splits: the splits of every subproblem, with their multipliers.
+    """
+
+    lower: Tensor
+    minimiser: Tensor
+    behind: dict[int, Tensor]
+    relaxed: RelaxedNetwork
+    query: BoundQuery
     splits: Splits
-    backward: Backward
 
-    def restricted(self, rows: Tensor) -> Bounded:
+    @property
+    def slopes(self) -> Slopes:
+        """The slopes that the bounds ended with."""
+        assert self.query.slopes is not None
+        return self.query.slopes
+
+    def restricted(self, rows: Tensor) -> BoundedBatch:
         """The same for some rows of the batch."""
-        backward = self.backward.of_properties(rows)
-        return Bounded(
-            self.lower[rows],
-            self.minimiser[rows],
-            {position: value[rows] for position, value in self.behind.items()},
-            backward.bounds,
-            {relu: backward.relaxation(relu) for relu in backward.graph.relus},
-            self.slopes.restricted(rows),
-            self.splits.restricted(rows),
-            backward,
+        network, splits = self.relaxed.network.of_properties(rows), self.splits.restricted(rows)
+        query = replace(
+            self.query,
+            functions=self.query.functions.restricted(rows),
+            slopes=self.slopes.restricted(rows),
+            multipliers=splits.multipliers(len(rows), network),
         )
+        behind = {position: value[rows] for position, value in self.behind.items()}
+        return BoundedBatch(self.lower[rows], self.minimiser[rows], behind, network.relaxed(), query, splits)
 
 
-def assemble(root: Backward, subproblems: Sequence[Subproblem]) -> tuple[Backward, Splits]:
-    """The root's bounds with each subproblem's splits applied: row i is subproblem i."""
-    device = root.box.lower.device
+def bound(
+    network: BoundedNetwork,
+    margins: Tensor,
+    subproblems: Sequence[Subproblem],
+    ascent: Ascent,
+    out_of_time: Callable[[], bool] = lambda: False,
+) -> BoundedBatch:
+    """Bound a batch by optimised slopes and multipliers, starting from where the parents ended.
+
+    Args:
+        network: the network over the boxes of all properties.
+        margins: (properties, margins, outputs), the margins as coefficients of the output.
+        subproblems: the batch.
+        ascent: how slopes and multipliers are optimised.
+        out_of_time: stop as soon as this says yes.
+    """
+    restricted, splits = apply_splits(network, subproblems)
+    relaxed = restricted.relaxed()
+    query = BoundQuery(network.output, margin_functions(margins, subproblems), slopes=Slopes(_inherited(subproblems)))
+    best = optimise(relaxed, query, ascent, splits, enough=0.0, out_of_time=out_of_time)
+    assert best.trail.on_input is not None
+    minimiser = torch.where(best.trail.on_input > 0, restricted.box.lower, restricted.box.upper).detach()
+    behind = {position: coefficients.detach() for position, coefficients in best.trail.behind.items()}
+    final = replace(query, slopes=best.slopes, multipliers=splits.multipliers(len(query), restricted))
+    return BoundedBatch(best.lower, minimiser, behind, relaxed, final, splits)
+
+
+def apply_splits(network: BoundedNetwork, subproblems: Sequence[Subproblem]) -> tuple[BoundedNetwork, Splits]:
+    """The inner bounds of each subproblem's property with its splits applied: row i is subproblem i."""
+    device = network.box.lower.device
     owner = torch.tensor([subproblem.owner for subproblem in subproblems], device=device)
-    box = Interval(root.box.lower[owner], root.box.upper[owner])
-    splits = gather_splits(subproblems, device, root.box.lower.dtype)
+    splits = gather_splits(subproblems, device, network.box.lower.dtype)
     bounds = {}
-    for position, known in root.bounds.items():
+    for position, known in network.bounds.items():
         lower, upper = known.lower[owner], known.upper[owner]
         if position in splits.index:
             row, element = splits.index[position]
@@ -58,11 +97,11 @@ def assemble(root: Backward, subproblems: Sequence[Subproblem]) -> tuple[Backwar
             flat_lower[row[positive], element[positive]] = flat_lower[row[positive], element[positive]].clamp_min(0)
             flat_upper[row[~positive], element[~positive]] = flat_upper[row[~positive], element[~positive]].clamp_max(0)
         bounds[position] = Interval(lower, upper)
-    return replace(root, box=box, bounds=bounds), splits
+    return replace(network, box=network.box.of(owner), bounds=bounds), splits
 
 
 def gather_splits(subproblems: Sequence[Subproblem], device: torch.device, dtype: torch.dtype) -> Splits:
-    """All splits of a batch, by rectifier."""
+    """All splits of a batch, by ReLU layer."""
     by_position: dict[int, list[tuple[int, int, int, float]]] = {}
     for row, subproblem in enumerate(subproblems):
         for position, element, sign, beta in subproblem.splits:
@@ -76,45 +115,15 @@ def gather_splits(subproblems: Sequence[Subproblem], device: torch.device, dtype
     return Splits(index, signs, betas)
 
 
-def margins(targets: Tensor, subproblems: Sequence[Subproblem]) -> Rows:
-    """The margin rows (n, outputs) of a batch; ``targets`` is (properties, margins, outputs)."""
-    owner = torch.tensor([subproblem.owner for subproblem in subproblems], device=targets.device)
-    target = torch.tensor([subproblem.target for subproblem in subproblems], device=targets.device)
-    return Rows(targets[owner, target])
-
-
-def bound(
-    root: Backward,
-    targets: Tensor,
-    subproblems: Sequence[Subproblem],
-    ascent: Ascent,
-    out_of_time: Callable[[], bool] = lambda: False,
-) -> Bounded:
-    """Lower bounds of a batch by optimised slopes and multipliers, from where the parents ended."""
-    backward, splits = assemble(root, subproblems)
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
-    slopes = Slopes(_inherited(subproblems))
-    trail = Trail()
-    lower = optimise(
-        backward,
-        root.graph.output,
-        margins(targets, subproblems),
-        None,
-        relaxations,
-        ascent,
-        slopes=slopes,
-        splits=splits if splits.index else None,
-        enough=0.0,
-        trail=trail,
-        out_of_time=out_of_time,
-    )
-    assert trail.on_input is not None
-    minimiser = torch.where(trail.on_input > 0, backward.box.lower, backward.box.upper).detach()
-    behind = {position: coefficients.detach() for position, coefficients in trail.behind.items()}
-    return Bounded(lower, minimiser, behind, backward.bounds, relaxations, slopes, splits, backward)
+def margin_functions(margins: Tensor, subproblems: Sequence[Subproblem]) -> LinearFunctions:
+    """The margin of each subproblem as a function of the output; ``margins`` is (properties, margins, outputs)."""
+    owner = torch.tensor([subproblem.owner for subproblem in subproblems], device=margins.device)
+    margin = torch.tensor([subproblem.margin for subproblem in subproblems], device=margins.device)
+    return LinearFunctions(margins[owner, margin])
 
 
 def _inherited(subproblems: Sequence[Subproblem]) -> dict[int, Tensor]:
+    """The slopes that the parents ended with, as a batch; none if some subproblem has none."""
     first = subproblems[0].slopes
     if not all(subproblem.slopes.keys() == first.keys() for subproblem in subproblems):
         return {}

@@ -1,82 +1,86 @@
-"""Which neuron to split: candidates by what their relaxation costs, the best of them by trying both sides."""
+"""Which ReLU to split: candidates by what their relaxation costs, the best of them by trying both sides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Relaxation, Rows, Slopes
-from steadynet.verification.search.bounding import Bounded
+from steadynet.bounds.backward import RelaxedNetwork
+from steadynet.bounds.relaxation import Relaxation, Slopes
+from steadynet.verification.search.bounding import BoundedBatch
+
+SIGNS = (1, -1)  # the two sides of a split: input ≥ 0, input ≤ 0
 
 
-def candidates(batch: Bounded, count: int) -> tuple[list[int], Tensor, Tensor]:
-    """(positions, scores, places): per row the ``count`` unstable neurons whose relaxation costs the bound most.
+@dataclass(frozen=True)
+class Candidates:
+    """The most promising ReLUs of each row, best first.
 
-    A neuron with coefficient a < 0 behind it costs at most −a · upper_shift, the chord's height above zero. With a > 0
-    the lower line costs at most a · min(u, −l), but its slope is already optimised: such neurons come last. ``places``
-    index the concatenation of all ``positions``.
+    Attributes:
+        positions: the ReLU layers, in the order in which ``places`` counts their neurons.
+        sizes: how many neurons each of these layers has.
+        scores: (n, candidates), what the relaxation of a candidate costs; −1 where a row has no more candidates.
+        places: (n, candidates), the neuron's number in the concatenation of all layers.
+    """
+
+    positions: Sequence[int]
+    sizes: Sequence[int]
+    scores: Tensor
+    places: Tensor
+
+
+def candidates(batch: BoundedBatch, count: int) -> Candidates:
+    """Per row the ``count`` unstable ReLUs whose relaxation costs the bound most.
+
+    A ReLU with coefficient a < 0 behind it costs at most −a · upper_shift, the height of the chord at zero. With a > 0
+    the lower line costs at most a · min(u, −l), but its slope is already optimised: such ReLUs come last.
     """
     positions = sorted(batch.behind)
     scores = []
     for position in positions:
         coefficients = batch.behind[position].flatten(1)
-        lower, upper = (side.flatten(1) for side in batch.bounds[position])
-        unstable = (lower < 0) & (upper > 0)
-        chord = batch.relaxations[position].upper_shift.flatten(1)
-        depth = torch.minimum(upper, -lower)
+        known = batch.relaxed.network.bounds[position]
+        chord = batch.relaxed.relaxations[position].upper_shift.flatten(1)
+        depth = torch.minimum(known.upper, -known.lower).flatten(1)
         cost = torch.where(coefficients < 0, -coefficients * chord, 0.01 * coefficients * depth)
-        scores.append(torch.where(unstable, cost.clamp_min(1e-12), -1.0))
+        scores.append(torch.where(known.unstable().flatten(1), cost.clamp_min(1e-12), -1.0))
     joined = torch.cat(scores, 1)
     best, places = joined.topk(min(count, joined.shape[1]), dim=1)
-    return positions, best, places
+    return Candidates(positions, [layer.shape[1] for layer in scores], best, places)
 
 
-def split_bounds(
-    batch: Bounded, rows: Rows, positions: list[int], places: Tensor, out_of_time: Callable[[], bool] = lambda: False
-) -> Tensor:
-    """Quick lower bounds of both sides of every candidate, without optimising: (2, n, candidates).
+def split_bounds(batch: BoundedBatch, tried: Candidates, out_of_time: Callable[[], bool] = lambda: False) -> Tensor:
+    """Quick lower bounds of both sides of every candidate, without optimising; shape (2, n, candidates).
 
-    When time is over the rest stays −∞, as nothing is known of it. A split changes the lines of one neuron a row: they
+    When time is over the rest stays −∞, as nothing is known of it. A split changes the lines of one ReLU per row: they
     are set in place for one pass, and put back.
     """
-    lines = {position: _copied(batch.relaxations[position]) for position in positions}
-    slopes = Slopes({position: batch.slopes.values[position].detach().clone() for position in positions})
-    slopes.largest = dict(slopes.values)  # as they are: nothing moves them here
-    multipliers = batch.splits.dense({position: batch.behind[position].shape for position in positions})
-    result = batch.lower.new_full((2, *places.shape), -torch.inf)
-    for candidate in range(places.shape[1]):
+    lines = {position: batch.relaxed.relaxations[position].writable_upper() for position in tried.positions}
+    slopes = Slopes.fixed({position: batch.slopes.values[position].detach().clone() for position in tried.positions})
+    query = replace(batch.query, slopes=slopes)
+    relaxed = RelaxedNetwork(batch.relaxed.network, lines)
+    result = batch.lower.new_full((len(SIGNS), *tried.places.shape), -torch.inf)
+    for candidate in range(tried.places.shape[1]):
         if out_of_time():
             break
-        for side, sign in enumerate((1, -1)):
-            changed = _fix(lines, slopes, positions, places[:, candidate], sign)
-            result[side, :, candidate] = batch.backward.lower(
-                batch.backward.graph.output,
-                rows,
-                None,
-                relaxations=lines,
-                slopes=slopes,
-                multipliers=multipliers,
-            )
+        for side, sign in enumerate(SIGNS):
+            changed = _fix(lines, slopes, tried, tried.places[:, candidate], sign)
+            result[side, :, candidate] = relaxed.lower(query)
             for tensor, row, element, before in changed:
                 tensor[row, element] = before
     return result
 
 
-def _copied(lines: Relaxation) -> Relaxation:
-    return Relaxation(lines.lower_slope, lines.upper_slope.clone(), lines.upper_shift.clone(), lines.slope)
-
-
 def _fix(
-    lines: dict[int, Relaxation], slopes: Slopes, positions: list[int], place: Tensor, sign: int
+    lines: dict[int, Relaxation], slopes: Slopes, tried: Candidates, place: Tensor, sign: int
 ) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Set the lines of one neuron a row to those of a fixed sign; returns what stood there before."""
+    """Set the lines of one ReLU per row to those of a known sign; returns what stood there before."""
     changed, start = [], 0
-    for position in positions:
+    for position, size in zip(tried.positions, tried.sizes, strict=True):
         tensors = (lines[position].upper_slope, lines[position].upper_shift, slopes.values[position])
-        size = tensors[0][0].numel()
         row = ((place >= start) & (place < start + size)).nonzero().flatten()
         element = place[row] - start
         start += size
@@ -90,36 +94,38 @@ def _fix(
 
 @dataclass(frozen=True)
 class Choice:
-    """Where to split each row, and quick bounds of its two sides (2, n)."""
+    """Where to split each row, and quick bounds of its two sides.
 
-    positions: list[int]
-    sizes: list[int]
-    places: Tensor
+    Attributes:
+        neurons: per row (ReLU position, element); None for a leaf, where no ReLU is unstable.
+        sides: (2, n), lower bounds of the margin on either side.
+    """
+
+    neurons: list[tuple[int, int] | None]
     sides: Tensor
 
-    def where(self, row: int) -> tuple[int, int] | None:
-        """The rectifier and its element; None for a leaf, where no neuron is unstable."""
-        place = int(self.places[row])
-        for position, size in zip(self.positions, self.sizes, strict=True):
-            if 0 <= place < size:
-                return position, place
-            place -= size
-        return None
 
-
-def choose(batch: Bounded, rows: Rows, count: int, out_of_time: Callable[[], bool] = lambda: False) -> Choice:
-    """Of the candidates a row, the one whose sides gain most, as a product (filtered smart branching)."""
-    if not batch.behind:  # a network without a rectifier
-        return Choice(
-            [], [], torch.full_like(batch.lower, -1, dtype=torch.long), batch.lower.new_zeros(2, len(batch.lower))
-        )
-    positions, scores, places = candidates(batch, count)
-    valid = scores > 0
+def choose(batch: BoundedBatch, count: int, out_of_time: Callable[[], bool] = lambda: False) -> Choice:
+    """Of ``count`` candidates per row, choose the one with the largest product of gains (filtered smart branching)."""
+    if not batch.behind:  # a network without a ReLU
+        return Choice([None] * len(batch.lower), batch.lower.new_zeros(2, len(batch.lower)))
+    tried = candidates(batch, count)
+    valid = tried.scores > 0
     with torch.no_grad():
-        quick = split_bounds(batch, rows, positions, places, out_of_time)
+        quick = split_bounds(batch, tried, out_of_time)
     gain = (quick.clamp_max(0) - batch.lower[:, None]).clamp_min(1e-4)  # past zero a side is proved: no more to gain
     pick = torch.where(valid, gain[0] * gain[1], -torch.inf).argmax(1)
-    place = places.gather(1, pick[:, None]).squeeze(1)
+    place = torch.where(valid.any(1), tried.places.gather(1, pick[:, None]).squeeze(1), -1)
     sides = quick.gather(2, pick[None, :, None].expand(2, -1, 1)).squeeze(2)
-    sizes = [batch.behind[position][0].numel() for position in positions]
-    return Choice(positions, sizes, torch.where(valid.any(1), place, -1), sides)
+    return Choice([_neuron(tried, number) for number in place.tolist()], sides)
+
+
+def _neuron(tried: Candidates, place: int) -> tuple[int, int] | None:
+    """The ReLU layer and the element that a place in the concatenation of all layers stands for."""
+    if place < 0:
+        return None
+    for position, size in zip(tried.positions, tried.sizes, strict=True):
+        if place < size:
+            return position, place
+        place -= size
+    raise IndexError("the place lies behind the last layer")

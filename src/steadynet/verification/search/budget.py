@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds a property, the attack's steps and restarts, subproblems a batch, bytes a backward pass."""
+    """What a search may spend.
+
+    Attributes:
+        timeout: seconds per property.
+        attack_steps: steps of the attack.
+        restarts: restarts of the attack.
+        batch: subproblems per batch.
+        memory: bytes per backward pass.
+    """
 
     timeout: float
     attack_steps: int

@@ -1,72 +1,86 @@
-"""Networks with few inputs: the box itself is halved, again and again, and every part bounded anew.
+"""Networks with few inputs: the box itself is halved, again and again, and every part is bounded anew.
 
-With many ReLUs behind few inputs this beats splitting ReLUs: all bounds become tight as the box shrinks.
+With many ReLUs behind few inputs this beats splitting ReLUs, as all bounds become tight when the box shrinks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward, Rows, Trail
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
 from steadynet.bounds.crown import OutOfTimeError, propagate
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.operations import Interval
-from steadynet.verification.search.property_batch import Root
-from steadynet.verification.search.rounding import certain, in_float64, margin_rounding, widened
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.property_batch import SearchState
+from steadynet.verification.search.rounding import confirmed, margin_rounding, widened
 
 MOST_INPUTS = 16
 LEAST_UNSTABLE = 40  # below, splitting ReLUs ends sooner
-DEEPEST = 12  # halvings an input: what is still open then touches a tie, and is left to the ReLUs
-SHARE = 0.5  # of a property's time, after which it is left to the ReLUs, too
-AT_ONCE = 512
+DEEPEST = 12  # halvings per input: what is still open then touches a tie, and is left to ReLU splitting
+SHARE = 0.5  # of a property's time, after which it is left to ReLU splitting, too
+AT_ONCE = 512  # parts per batch
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Some parts of properties' boxes: are all margins positive on each? Everything has a row a part.
+    """Some parts of properties' boxes, one row per part. Is every margin positive on each?
 
-    ``bounds`` of the rectifiers' inputs hold on the box that a part was cut from.
+    Attributes:
+        owner: (n,), the property of each part.
+        depth: (n,), how often the box was halved.
+        box: the parts.
+        bounds: bounds of the ReLU inputs that hold on the part that each part was cut from.
     """
 
     owner: Tensor
     depth: Tensor
     box: Interval
-    bounds: dict[int, Interval]
+    bounds: Mapping[int, Interval]
 
     def __len__(self) -> int:
         return len(self.owner)
 
     def of(self, rows: Tensor | slice) -> Parts:
-        """Some of them."""
-        return Parts(self.owner[rows], self.depth[rows], _rows(self.box, rows), _all_rows(self.bounds, rows))
+        """Some of the parts."""
+        bounds = {position: known.of(rows) for position, known in self.bounds.items()}
+        return Parts(self.owner[rows], self.depth[rows], self.box.of(rows), bounds)
 
 
-class Boxes:
-    """The open parts of a group of properties, for those that gain from halving: a stack of blocks, so memory is small.
+def split_inputs(state: SearchState, decisions: Decisions) -> SearchState:
+    """Halve the boxes of the properties that gain from it, until each is decided or given up."""
+    few = state.network.box.lower[0].numel() <= MOST_INPUTS
+    taken = [index for index in sorted(decisions.open) if few and state.unstable_relus(index) >= LEAST_UNSTABLE]
+    if taken:
+        InputSplitting(state, decisions, taken).run()
+    return state
 
-    ``open_parts`` counts each property's; at zero it is proved. One that is given up is counted no more.
+
+class InputSplitting:
+    """The open parts of a group of properties, on a stack of blocks, so that memory stays small.
+
+    ``open_parts`` counts the parts of each property: at zero it is proved. A property that is given up is not counted
+    any more.
     """
 
-    def __init__(self, root: Root) -> None:
-        self.root, self.ledger = root, root.ledger
-        few = root.backward.box.lower[0].numel() <= MOST_INPUTS
-        taken = [index for index in sorted(self.ledger.open) if few and root.unstable(index) >= LEAST_UNSTABLE]
-        rows = torch.tensor(taken, dtype=torch.long, device=root.lower.device)
-        whole = Parts(
-            rows, torch.zeros_like(rows), _rows(root.backward.box, rows), _all_rows(root.backward.bounds, rows)
-        )
-        self.stack = [whole] if taken else []
+    def __init__(self, state: SearchState, decisions: Decisions, taken: list[int]) -> None:
+        self.state, self.decisions, self.batch = state, decisions, state.batch
+        rows = torch.tensor(taken, dtype=torch.long, device=state.lower.device)
+        whole = state.network.of_properties(rows)
+        self.stack = [Parts(rows, torch.zeros_like(rows), whole.box, whole.bounds)]
         self.open_parts = dict.fromkeys(taken, 1)
 
-    def search(self) -> None:
-        """Until every property that was taken up is decided, or given up."""
+    def run(self) -> None:
+        """Bound and halve block after block."""
         while self.stack:
             block = self._next()
             if len(block):
                 self._halve(block)
-                self.ledger.charge(block.owner.tolist())
+                self.decisions.charge(block.owner.tolist())
                 self._close()
 
     def _next(self) -> Parts:
@@ -82,28 +96,29 @@ class Boxes:
         return block.of(slice(AT_ONCE))
 
     def _close(self) -> None:
-        """A property with no open part is proved; one that is decided has none any more."""
+        """Prove the properties without an open part; give up those that have had their share of the time."""
         for index, count in list(self.open_parts.items()):
-            if index not in self.ledger.open:
+            if index not in self.decisions.open:
                 del self.open_parts[index]
             elif not count:
-                self.ledger.prove(index, 0.0, "halved boxes")
+                self.decisions.prove(index, 0.0, "halved boxes")
                 del self.open_parts[index]
-            elif self.ledger.clock.seconds[index] > SHARE * self.ledger.clock.timeout:
+            elif self.decisions.time.left(index) < (1 - SHARE) * self.decisions.time.timeout:
                 del self.open_parts[index]  # given up
 
     def _halve(self, parts: Parts) -> None:
+        """Bound some parts, and halve those that are not proved."""
         owners = parts.owner.tolist()
         for owner in owners:
-            self.ledger.subproblems[owner] += 1
-        out_of_time = self.ledger.out_of_time(owners)
+            self.decisions.subproblems[owner] += 1
+        out_of_time = self.decisions.out_of_time(owners)
         try:
             with torch.no_grad():
                 found, _ = propagate(
-                    self.root.graph, parts.box, self.root.budget.memory, out_of_time, known=parts.bounds
+                    self.batch.graph, parts.box, self.batch.budget.memory, out_of_time, known=parts.bounds
                 )
-                backward = widened(found)
-                lower, steep = self._bound(backward, parts.owner)
+                network = widened(found)
+                lower, steep = self._bound(network, parts.owner)
         except OutOfTimeError:
             self.stack.append(parts)
             return
@@ -115,42 +130,35 @@ class Boxes:
         for owner in parts.owner[lower > 0].tolist():
             self.open_parts[owner] -= 1
         if len(left):
-            open_ones = Parts(parts.owner, parts.depth, parts.box, backward.bounds).of(left)
-            self._push_halves(open_ones, steep[left].abs().flatten(1))
+            open_parts = Parts(parts.owner, parts.depth, parts.box, network.bounds).of(left)
+            self._push_halves(open_parts, steep[left].abs().flatten(1))
 
-    def _bound(self, backward: Backward, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each part the smallest margin's bound (n,), and the slope of that margin (n, *image)."""
-        root, end = self.root, self.root.end
-        rows, target = (root.lower[owner] <= 0).nonzero(as_tuple=True)  # margins proved on the whole box are done
-        margins = root.targets[owner[rows], target]
-        lines = {relu: backward.relaxation(relu) for relu in root.graph.relus}
-        trail = Trail()
-        found = backward.lower(end, Rows(margins), rows, relaxations=lines, trail=trail)
-
-        def again(some: Tensor) -> Tensor:
-            double = in_float64(backward)
-            exact = {relu: double.relaxation(relu) for relu in root.graph.relus}
-            return double.lower(end, Rows(margins[some].double()), rows[some], relaxations=exact)
-
-        found = certain(found, again, margin_rounding(backward)[rows])
-        table = root.lower.new_full((len(owner), root.lower.shape[1]), torch.inf)
-        table[rows, target] = found
+    def _bound(self, network: BoundedNetwork, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """Per part the bound of its smallest margin (n,), and the slope of that margin in the input (n, \\*image)."""
+        known = self.state.lower
+        rows, margin = (known[owner] <= 0).nonzero(as_tuple=True)  # margins proved on the whole box are done
+        functions = LinearFunctions(self.batch.margins[owner[rows], margin])
+        query, relaxed, trail = BoundQuery(network.output, functions, rows), network.relaxed(), Trail()
+        found = confirmed(relaxed, query, relaxed.lower(query, trail), margin_rounding(network)[rows])
+        table = known.new_full((len(owner), known.shape[1]), torch.inf)
+        table[rows, margin] = found
         number = torch.zeros_like(table, dtype=torch.long)
-        number[rows, target] = torch.arange(len(rows), device=rows.device)
+        number[rows, margin] = torch.arange(len(rows), device=rows.device)
         lower, worst = table.min(1)
         if trail.on_input is None:
-            return lower, torch.zeros_like(backward.box.lower)
+            return lower, torch.zeros_like(network.box.lower)
         return lower, trail.on_input[number.gather(1, worst[:, None])[:, 0]]
 
     def _try(self, owner: Tensor, points: Tensor) -> None:
-        """Points as counterexamples."""
+        """Try points as counterexamples."""
+        properties = self.batch.properties
         with torch.no_grad():
-            wrong = self.root.properties.network(points).argmax(1) != self.root.properties.labels[owner]
+            wrong = properties.network(points).argmax(1) != properties.labels[owner]
         for row in wrong.nonzero().flatten().tolist():
-            self.ledger.refute(int(owner[row]), points[row], "halved boxes")
+            self.decisions.refute(int(owner[row]), points[row], "halved boxes")
 
     def _push_halves(self, parts: Parts, slope: Tensor) -> None:
-        """Both halves of each part, cut where the margin is steep and the box is wide."""
+        """Push both halves of each part, cut across the input where the margin is steep and the box is wide."""
         low, high = parts.box.lower.flatten(1), parts.box.upper.flatten(1)
         axis = ((slope + slope.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
         start, end = low.gather(1, axis), high.gather(1, axis)
@@ -166,14 +174,6 @@ class Boxes:
         second = Interval(low.scatter(1, axis, middle).view(shape), parts.box.upper)
         for half in (first, second):
             self.stack.append(Parts(parts.owner, parts.depth + 1, half, parts.bounds))
-
-
-def _rows(box: Interval, rows: Tensor | slice) -> Interval:
-    return Interval(box.lower[rows], box.upper[rows])
-
-
-def _all_rows(bounds: dict[int, Interval], rows: Tensor | slice) -> dict[int, Interval]:
-    return {position: _rows(known, rows) for position, known in bounds.items()}
 
 
 def _joined(blocks: list[Parts]) -> Parts:

@@ -1,12 +1,13 @@
-"""A subproblem with every ReLU fixed is a linear program: HiGHS settles it, and its duals are checked by hand.
+"""A subproblem with every ReLU fixed is a linear program: HiGHS solves it, and its dual multipliers are checked here.
 
-HiGHS works within tolerances, so its word is not taken for a proof: its multipliers λ give the bound
+HiGHS works within tolerances, so its word is not taken for a proof. Its multipliers λ give the bound
 min over the box of margin − Σ λ·sign·z, which holds by weak duality and is computed here in float64.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import highspy
@@ -14,12 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward, Rows, Trail
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
 from steadynet.bounds.crown import OutOfTimeError
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.operations import Interval, MaxPool
-from steadynet.verification.search.bounding import assemble
-from steadynet.verification.search.milp_model import DOUBT, MilpModel
-from steadynet.verification.search.rounding import CERTAIN
+from steadynet.verification.search.bounding import apply_splits
+from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
+from steadynet.verification.search.rounding import CLEARLY_POSITIVE
 from steadynet.verification.search.subproblem import Subproblem
 
 _SLACK = 1e-6  # constraints are loosened by this much before HiGHS may call them infeasible
@@ -30,57 +32,67 @@ class Settled(NamedTuple):
 
     lower: float
     point: Tensor
-    whole: bool = False  # it holds on the whole region, not on the leaf alone
+    holds_on_box: bool = False  # the bound holds on the whole box, not on the leaf alone
 
 
-def settle(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
-    """The leaf's margin, exactly; None if HiGHS found no answer in its time. ``root`` is in float64, on the CPU."""
-    if any(isinstance(node.operation, MaxPool) for node in root.graph.nodes):
-        return _settle_maxima(root, margin, subproblem, seconds)
-    backward, splits = assemble(root, [subproblem])
-    forms = [_linear_form(backward, root.graph.output, margin.to(backward.box.lower)[None])]
+def settle(network: BoundedNetwork, margin: Tensor, leaf: Subproblem, seconds: float) -> Settled | None:
+    """Find the smallest margin on a leaf.
+
+    Args:
+        network: the network over the box of the leaf's property alone, in float64 on the CPU.
+        margin: (outputs,), the margin as coefficients of the output.
+        leaf: the subproblem; every ReLU is fixed by a split or by the inner bounds.
+        seconds: how long HiGHS may take.
+
+    Returns:
+        The minimum, or None if HiGHS found no answer in its time.
+    """
+    if any(isinstance(node.operation, MaxPool) for node in network.graph.nodes):
+        return _settle_maxima(network, margin, seconds)
+    fixed, splits = apply_splits(network, [replace(leaf, owner=0)])
+    forms = [_linear_form(fixed, network.output, margin.to(fixed.box.lower)[None])]
     signs = [1.0]
     for position, (_, elements) in splits.index.items():
-        source = root.graph.source(position)
-        rows = torch.zeros(len(elements), torch.Size(root.shapes[source]).numel(), dtype=torch.float64, device="cpu")
-        rows[torch.arange(len(elements), device="cpu"), elements] = 1.0
-        forms.append(_linear_form(backward, source, rows.view(len(elements), *root.shapes[source])))
+        source = network.graph.source(position)
+        shape = network.shapes[source]
+        picked = torch.zeros(len(elements), torch.Size(shape).numel(), dtype=torch.float64, device="cpu")
+        picked[torch.arange(len(elements), device="cpu"), elements] = 1.0
+        forms.append(_linear_form(fixed, source, picked.view(len(elements), *shape)))
         signs += splits.sign[position].tolist()
     sign = torch.tensor(signs, dtype=torch.float64, device="cpu")
     coefficients = torch.cat([form[0] for form in forms]) * sign[:, None]
     constants = torch.cat([form[1] for form in forms]) * sign
-    box = Interval(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
-    return _solve(coefficients, constants, box, root.shapes[0], seconds)
+    return _solve(coefficients, constants, _flat(fixed.box), network.shapes[0], seconds)
 
 
-def _settle_maxima(root: Backward, margin: Tensor, subproblem: Subproblem, seconds: float) -> Settled | None:
-    """A maximum is not linear even where every ReLU is fixed: a mixed-integer program, of the whole margin at once."""
+def _settle_maxima(network: BoundedNetwork, margin: Tensor, seconds: float) -> Settled | None:
+    """A maximum is not linear even where every ReLU is fixed: solve a mixed-integer program of the whole box."""
     end = time.perf_counter() + seconds
-    part = root.of_properties(torch.tensor([subproblem.owner], device="cpu"))
     try:
-        program = MilpModel(part, out_of_time=lambda: time.perf_counter() >= end)
+        model = MilpModel(network, out_of_time=lambda: time.perf_counter() >= end)
     except OutOfTimeError:
         return None
-    form = program.margin(margin)
-    found = program.minimise(form, end - time.perf_counter(), 2 * DOUBT * program.size(form) + CERTAIN)
+    form = model.margin(margin)
+    found = model.minimise(form, end - time.perf_counter(), 2 * ZERO_SHARE * model.size(form) + CLEARLY_POSITIVE)
     if not found.finished:
         return None
-    centre = (part.box.lower[0] + part.box.upper[0]) / 2
+    centre = (network.box.lower[0] + network.box.upper[0]) / 2
     lower = -float("inf") if found.point is None and found.lower == float("inf") else found.lower
-    return Settled(lower - DOUBT * program.size(form), centre if found.point is None else found.point, whole=True)
+    point = centre if found.point is None else found.point
+    return Settled(lower - ZERO_SHARE * model.size(form), point, holds_on_box=True)
 
 
-def _linear_form(backward: Backward, position: int, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """rows · value as coefficients (n, inputs) and constants (n,) on the input: exact, as every ReLU is fixed."""
-    owner = torch.zeros(len(rows), dtype=torch.long, device="cpu")
-    relaxations = {relu: backward.relaxation(relu) for relu in backward.graph.relus if relu <= position}
+def _linear_form(network: BoundedNetwork, position: int, functions: Tensor) -> tuple[Tensor, Tensor]:
+    """Functions of a value as coefficients (n, inputs) and constants (n,) on the input: exact for fixed ReLUs."""
+    owner = torch.zeros(len(functions), dtype=torch.long, device="cpu")
     trail = Trail()
     with torch.no_grad():
-        lower = backward.lower(position, Rows(rows), owner, relaxations=relaxations, trail=trail)
-    coefficients = torch.zeros(len(rows), backward.box.lower[0].numel(), dtype=torch.float64, device="cpu")
+        query = BoundQuery(position, LinearFunctions(functions), owner)
+        lower = network.relaxed(position).lower(query, trail)
+    coefficients = torch.zeros(len(functions), network.box.lower[0].numel(), dtype=torch.float64, device="cpu")
     if trail.on_input is not None:
         coefficients = trail.on_input.flatten(1)
-    return coefficients, lower - _smallest(coefficients, _flat(backward.box))
+    return coefficients, lower - _smallest(coefficients, _flat(network.box))
 
 
 def _flat(box: Interval) -> Interval:
@@ -93,7 +105,7 @@ def _smallest(coefficients: Tensor, box: Interval) -> Tensor:
 
 
 def _is_empty(ray: tuple[object, bool, np.ndarray | None], rows: Tensor, constants: Tensor, box: Interval) -> bool:
-    """Whether HiGHS' ray λ ≥ 0 shows by hand that rows · x + constants ≥ 0 nowhere holds: λ · (…) < 0 on the box."""
+    """Whether HiGHS' ray λ ≥ 0 shows that rows · x + constants ≥ 0 holds nowhere on the box: λ · (…) < 0 there."""
     if not ray[1]:
         return False
     weights = torch.tensor(np.array(ray[2]), dtype=torch.float64, device="cpu").clamp_min(0)

@@ -1,6 +1,6 @@
-"""Where inputs and unstable ReLUs are few, a mixed-integer program finds what the search has not found yet.
+"""Where inputs and unstable ReLUs are few, a mixed-integer program looks for counterexamples that are still missing.
 
-HiGHS is asked for a counterexample only: its word that there is none is no proof (see ``MilpModel.minimise``).
+Only a point that replays is taken from HiGHS: its word that there is none is no proof (see ``MilpModel.minimise``).
 """
 
 from __future__ import annotations
@@ -8,43 +8,45 @@ from __future__ import annotations
 import torch
 
 from steadynet.bounds.crown import OutOfTimeError
-from steadynet.verification.search.milp_model import DOUBT, MilpModel
-from steadynet.verification.search.property_batch import Root
+from steadynet.bounds.precision import in_float64, on_cpu
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
+from steadynet.verification.search.property_batch import SearchState
 
 MOST_INPUTS = 64
 MOST_UNSTABLE = 64
-LEAST_SECONDS = 0.1  # a program is given the time its property has had so far, and at least this
+LEAST_SECONDS = 0.1  # a program gets as much time as its property has had so far, and at least this
 
 
-def hand_over(root: Root) -> None:
-    """Ask HiGHS about the open margins of every property that is small enough, the worst margin first."""
-    if root.backward.box.lower[0].numel() > MOST_INPUTS:
-        return
-    for index in sorted(root.ledger.open):
-        if root.unstable(index) <= MOST_UNSTABLE:
-            _ask(root, index)
-            root.ledger.charge([index])
+def attack_by_milp(state: SearchState, decisions: Decisions) -> SearchState:
+    """Attack every property that is small enough by a mixed-integer program."""
+    if state.network.box.lower[0].numel() <= MOST_INPUTS:
+        for index in sorted(decisions.open):
+            if state.unstable_relus(index) <= MOST_UNSTABLE:
+                _attack(state, decisions, index)
+                decisions.charge([index])
+    return state
 
 
-def _ask(root: Root, index: int) -> None:
-    """One property: any point that HiGHS finds is tried, and nothing else of its answer is used."""
-    had = root.ledger.clock.seconds[index]
-    seconds = min(max(had, LEAST_SECONDS), root.budget.timeout - had)
-    clock = root.ledger.clock
-    region = root.properties.region[index : index + 1]
+def _attack(state: SearchState, decisions: Decisions, index: int) -> None:
+    """Minimise the open margins of one property, the worst one first, until a point replays as a counterexample."""
+    spent = decisions.time.seconds[index]
+    seconds = min(max(spent, LEAST_SECONDS), decisions.time.left(index))
+    region = state.batch.properties.region[index : index + 1]
+    rows = torch.tensor([index], device=state.lower.device)
     try:
-        part = root.exact().of_properties(torch.tensor([index], device="cpu"))
-        program = MilpModel(part, (), lambda: clock.pending() >= seconds)
+        network = on_cpu(in_float64(state.network.of_properties(rows)))
+        model = MilpModel(network, (), lambda: decisions.time.pending() >= seconds)
     except OutOfTimeError:
         return
-    for target in root.lower[index].argsort().tolist():
-        left = seconds - clock.pending()
-        if root.lower[index, target] > 0 or left <= 0:
+    for margin in state.lower[index].argsort().tolist():
+        left = seconds - decisions.time.pending()
+        if state.lower[index, margin] > 0 or left <= 0:
             return
-        form = program.margin(root.targets[index, target])
-        least = DOUBT * program.size(form)
-        found = program.attempt(form, left, least, -100 * least)
+        form = model.margin(state.batch.margins[index, margin])
+        least = ZERO_SHARE * model.size(form)
+        found = model.attempt(form, left, least, -100 * least)
         if found.point is not None:
             point = region.project(found.point[None].to(region.lower))[0]
-            if root.ledger.refute(index, point, "mixed-integer program"):
+            if decisions.refute(index, point, "mixed-integer program"):
                 return

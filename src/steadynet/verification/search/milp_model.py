@@ -1,7 +1,8 @@
 """The exact mixed-integer program of a network over one box, for HiGHS: small networks, and leaves with a maximum.
 
-Every value is an affine form of the variables: the inputs, and what the unstable rectifiers and maxima add. A rectifier
-with input z in [l, u] becomes z = y − p with 0 ≤ y ≤ u·a, 0 ≤ p ≤ −l·(1 − a), a binary; its value is y − slope·p.
+Every value is an affine form of the variables. The variables are the inputs, and those that unstable ReLUs and maxima
+add. A ReLU with input z in [l, u] becomes z = y − p with 0 ≤ y ≤ u·a and 0 ≤ p ≤ −l·(1 − a), where a is binary; its
+value is y − slope·p.
 """
 
 from __future__ import annotations
@@ -17,19 +18,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.operations import Interval, MaxPool, Operation, Rectifier
 from steadynet.verification.search.subproblem import Split
 
 TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
-DOUBT = 1e-6  # of the size of a margin's terms: a margin below this is zero as far as HiGHS and float32 can tell
-PRESOLVED = 50_000  # entries: a larger program is not presolved, as HiGHS then does not keep its time limit
-_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
+ZERO_SHARE = 1e-6  # of the size of a margin's terms: below this a margin is zero as far as HiGHS and float32 can tell
+_BOUND_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
 
 
 class Minimum(NamedTuple):
-    """What HiGHS found: a lower bound of the form (+∞ if nothing satisfies the program), its best point if any."""
+    """What HiGHS found: a lower bound of the form (+∞ if nothing satisfies the program), and its best point if any."""
 
     lower: float
     point: Tensor | None
@@ -38,7 +38,7 @@ class Minimum(NamedTuple):
 
 @dataclass
 class _Columns:
-    """The variables: inputs first, then those of each rectifier and maximum."""
+    """The variables: inputs first, then those of each ReLU and maximum."""
 
     lower: list[Tensor] = field(default_factory=list)
     upper: list[Tensor] = field(default_factory=list)
@@ -46,7 +46,7 @@ class _Columns:
     count: int = 0
 
     def add(self, lower: Tensor, upper: Tensor, binary: bool = False) -> Tensor:
-        """New variables between bounds (n,); their numbers."""
+        """Add variables between bounds (n,); returns their numbers."""
         self.lower.append(lower)
         self.upper.append(upper)
         self.binary.append(torch.full(lower.shape, binary, device="cpu"))
@@ -55,23 +55,23 @@ class _Columns:
 
 
 class MilpModel:
-    """One property's network and box as a mixed-integer program; ``backward`` is just its, in float64 on the CPU."""
+    """The mixed-integer program of one property; ``network`` has its box alone, in float64 on the CPU."""
 
     def __init__(
-        self, backward: Backward, splits: Iterable[Split] = (), out_of_time: Callable[[], bool] = lambda: False
+        self, network: BoundedNetwork, splits: Iterable[Split] = (), out_of_time: Callable[[], bool] = lambda: False
     ) -> None:
-        self.shape = backward.shapes[0]
+        self.shape = network.shapes[0]
         self.columns = _Columns()
         self.rows: list[tuple[Tensor, Tensor, float, float]] = []  # columns, entries, lower, upper
-        self.columns.add(backward.box.lower[0].flatten(), backward.box.upper[0].flatten())
+        self.columns.add(network.box.lower[0].flatten(), network.box.upper[0].flatten())
         self.splits, self.out_of_time = list(splits), out_of_time
         inputs = self.columns.count
         identity = torch.eye(inputs, dtype=torch.float64, device="cpu").view(inputs, *self.shape)
         values = [torch.cat([torch.zeros_like(identity[:1]), identity])]  # a value: (1 + variables, *shape)
-        for position, node in backward.graph.numbered():
+        for position, node in network.graph.numbered():
             self._check_time()
             sources = [self._padded(values[source]) for source in node.inputs]
-            values.append(self._value(position, node.operation, sources, backward.bounds.get(position)))
+            values.append(self._value(position, node.operation, sources, network.bounds.get(position)))
         self.output = self._padded(values[-1])
 
     def _check_time(self) -> None:
@@ -86,7 +86,7 @@ class MilpModel:
         if isinstance(operation, (Rectifier, MaxPool)):
             assert known is not None
             largest = torch.maximum(known.lower.abs().amax(), known.upper.abs().amax())
-            room = _ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)
+            room = _BOUND_ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)
             lower, upper = (known.lower - room)[0], (known.upper + room)[0]
             if isinstance(operation, MaxPool):
                 return self._maximum(operation, sources[0], Interval(lower, upper))
@@ -102,7 +102,7 @@ class MilpModel:
         for split in held:
             side = lower if split.sign > 0 else upper
             side[split.element] = 0.0
-            slack = _ROOM * (1 + float(flat[:, split.element].abs().sum()))
+            slack = _BOUND_ROOM * (1 + float(flat[:, split.element].abs().sum()))
             self._constrain(split.sign * flat[:, split.element], {}, -slack, np.inf)
         unstable = ((lower < 0) & (upper > 0)).nonzero().flatten()
         result = flat * torch.full_like(lower, slope).masked_fill(lower >= 0, 1.0)
@@ -186,7 +186,7 @@ class MilpModel:
         return second if second.lower <= first.lower else Minimum(first.lower, first.point, second.finished)
 
     def attempt(self, form: Tensor, seconds: float, enough: float, target: float) -> Minimum:
-        """``minimise`` for one who wants a point only: one run, whose bound is no proof."""
+        """Look for a point with a small value of the form; the bound of this one run is no proof."""
         return self._run(form, time.perf_counter() + seconds, enough, target, "off")
 
     def _run(self, form: Tensor, end: float, enough: float, target: float, presolve: str) -> Minimum:

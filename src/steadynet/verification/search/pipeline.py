@@ -1,4 +1,4 @@
-"""One group of properties from the first look to the last leaf: each stage decides what it can, cheapest first."""
+"""The stages of the search, cheapest first: each decides the properties it can and hands on what it learned."""
 
 from __future__ import annotations
 
@@ -8,44 +8,66 @@ import torch
 
 from steadynet.devices import plain_convolutions
 from steadynet.verification.properties import Properties, Result
+from steadynet.verification.search.attack import attack_margins
 from steadynet.verification.search.budget import Budget
-from steadynet.verification.search.decisions import Ledger
-from steadynet.verification.search.input_splitting import Boxes
-from steadynet.verification.search.milp_attack import hand_over
-from steadynet.verification.search.property_batch import Root
-from steadynet.verification.search.relu_splitting import Tree
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.input_splitting import split_inputs
+from steadynet.verification.search.milp_attack import attack_by_milp
+from steadynet.verification.search.property_batch import PropertyBatch, SearchState
+from steadynet.verification.search.relu_splitting import split_relus
+from steadynet.verification.search.root_bounds import (
+    bound_margins,
+    check_images,
+    optimise_slopes,
+    refine_inner_bounds,
+)
 
-FIRST_LOOK = 32  # subproblems a property may have before its inner bounds are refined
+FIRST_LOOK = 32  # subproblems that a property may have before its inner bounds are refined
+
+Stage = Callable[[SearchState, Decisions], SearchState]
 
 
-def run_campaign(properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
-    """Decide every property, or end it when its time is over."""
-    ledger = Ledger(properties, budget.timeout, on_result)
+def first_look(state: SearchState, decisions: Decisions) -> SearchState:
+    """Split the ReLUs of every property a few times."""
+    return split_relus(state, decisions, FIRST_LOOK)
+
+
+STAGES: tuple[Stage, ...] = (
+    optimise_slopes,  # the lower lines of all unstable ReLUs, on the whole box
+    split_inputs,  # networks with few inputs: halve the box
+    first_look,
+    attack_by_milp,  # small networks: a mixed-integer program looks for thin counterexamples
+    refine_inner_bounds,
+    optimise_slopes,
+    split_relus,  # complete: until everything is decided, or out of time
+)
+
+
+def decide(properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
+    """Decide every property of a group, or end it when its time is over.
+
+    Args:
+        properties: the group, bounded together in batches.
+        budget: what the search may spend.
+        on_result: is called once per property, as soon as it is decided.
+    """
+    decisions = Decisions(properties, budget.timeout, on_result)
     try:
-        _run_stages(Root(ledger, budget))
-        ledger.charge()
+        _run_stages(PropertyBatch.of(properties, budget), decisions)
+        decisions.charge()
     finally:
-        ledger.tell()  # whatever broke, what is decided is decided
+        decisions.report()  # whatever broke, what is decided is decided
 
 
-def _run_stages(root: Root) -> None:
-    ledger = root.ledger
+def _run_stages(batch: PropertyBatch, decisions: Decisions) -> None:
     with torch.no_grad():
-        root.misclassified()
+        check_images(batch, decisions)
         with plain_convolutions():
-            root.bound()
-    if ledger.open:
-        root.attack()  # proves nothing: the fastest convolutions will do
-    stages: list[Callable[[], None]] = [
-        root.optimise_slopes,
-        lambda: Boxes(root).search(),
-        lambda: Tree(root).search(FIRST_LOOK),
-        lambda: hand_over(root),
-        root.refine,
-        root.optimise_slopes,
-        lambda: Tree(root).search(),
-    ]
+            state = bound_margins(batch, decisions)
+    if state is None or not decisions.open:
+        return
+    attack_margins(state, decisions)  # proves nothing, so the fastest convolutions will do
     with plain_convolutions():
-        for stage in stages:
-            if ledger.open:
-                stage()
+        for stage in STAGES:
+            if decisions.open:
+                state = stage(state, decisions)

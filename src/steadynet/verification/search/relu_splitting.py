@@ -3,141 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
-from steadynet.bounds.backward import Rows
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.optimised import Ascent, Splits
+from steadynet.bounds.precision import in_float64, on_cpu
 from steadynet.verification.search import branching
-from steadynet.verification.search.bounding import Bounded, bound, margins
+from steadynet.verification.search.attack import descend_on_margins
+from steadynet.verification.search.bounding import BoundedBatch, bound
+from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf import settle
-from steadynet.verification.search.property_batch import Root
-from steadynet.verification.search.rounding import certain, doubt, in_float64
+from steadynet.verification.search.property_batch import SearchState
+from steadynet.verification.search.rounding import confirmed, needs_confirmation
 from steadynet.verification.search.subproblem import Queue, Split, Subproblem
 
 BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
-CANDIDATES = 4
+CANDIDATES = 4  # ReLUs per subproblem that are tried on both sides
 QUEUE_MEMORY = 3 << 29  # bytes that open subproblems (half-precision slopes, and their splits) may take
-POLISHED, POLISHING_STEPS = 16, 15  # minimisers a batch that are tried after a short descent
+POLISHED, POLISHING_STEPS = 16, 15  # minimisers per batch that are tried after a short descent
 
 
-class Tree:
+def split_relus(state: SearchState, decisions: Decisions, limit: int | None = None) -> SearchState:
+    """Split ReLUs until every property is decided, or has had ``limit`` subproblems."""
+    search = _ReluSplitting(state, decisions)
+    search.run(limit)
+    return replace(state, lower=search.lower)
+
+
+class _ReluSplitting:
     """The open subproblems of a group of properties."""
 
-    def __init__(self, root: Root) -> None:
-        self.root, self.ledger, self.budget = root, root.ledger, root.budget
-        neurons = sum(torch.Size(root.backward.shapes[relu]).numel() for relu in root.graph.relus)
+    def __init__(self, state: SearchState, decisions: Decisions) -> None:
+        self.state, self.decisions, self.batch = state, decisions, state.batch
+        self.lower = state.lower.clone()
+        self.exact: dict[int, BoundedNetwork] = {}  # per property, its network in float64 on the CPU
+        neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
-        owner, target = root.open_margins()
-        for pair in zip(owner.tolist(), target.tolist(), strict=True):
-            self.queue.push([Subproblem(*pair, float(root.lower[pair]), slopes=root.slopes.get(pair, {}))])
+        owner, margin = state.open_margins(decisions)
+        for pair in zip(owner.tolist(), margin.tolist(), strict=True):
+            self.queue.push([Subproblem(*pair, float(self.lower[pair]), slopes=state.slopes.get(pair, {}))])
 
-    def search(self, limit: int | None = None) -> None:
-        """Until every property is decided, or has had ``limit`` subproblems."""
-        while self.ledger.open and len(self.queue):
-            batch = self.queue.pop(self.budget.batch, limit)
-            if not batch:
+    def run(self, limit: int | None) -> None:
+        """Bound and split batch after batch."""
+        while self.decisions.open and len(self.queue):
+            subproblems = self.queue.pop(self.batch.budget.batch, limit)
+            if not subproblems:
                 break
-            self._branch(batch)
-            self.ledger.charge(subproblem.owner for subproblem in batch)
+            self._branch(subproblems)
+            self.decisions.charge(subproblem.owner for subproblem in subproblems)
             self._close()
 
     def _close(self) -> None:
-        """A property with no open subproblem left is proved; the subproblems of a decided one are dropped."""
+        """Prove the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
-        for index in sorted(self.ledger.open - waiting):
-            self.ledger.prove(index, 0.0, "branch and bound")
-        for index in waiting - self.ledger.open:
+        for index in sorted(self.decisions.open - waiting):
+            self.decisions.prove(index, 0.0, "branch and bound")
+        for index in waiting - self.decisions.open:
             self.queue.drop(index)
 
-    def _branch(self, batch: list[Subproblem]) -> None:
-        out_of_time = self.ledger.out_of_time([subproblem.owner for subproblem in batch])
-        for subproblem in batch:
-            self.ledger.subproblems[subproblem.owner] += 1
-        bounded = bound(self.root.backward, self.root.targets, batch, BRANCH, out_of_time)
-        lower = self._confirmed(bounded, batch)
-        self._try_minimisers(bounded, batch)
-        left = [row for row in (lower <= 0).nonzero().flatten().tolist() if batch[row].owner in self.ledger.open]
+    def _branch(self, subproblems: list[Subproblem]) -> None:
+        """Bound a batch; split what is not proved."""
+        out_of_time = self.decisions.out_of_time([subproblem.owner for subproblem in subproblems])
+        for subproblem in subproblems:
+            self.decisions.subproblems[subproblem.owner] += 1
+        bounded = bound(self.state.network, self.batch.margins, subproblems, BRANCH, out_of_time)
+        rounding = self.state.rounding[[subproblem.owner for subproblem in subproblems]]
+        lower = confirmed(bounded.relaxed, bounded.query, bounded.lower, rounding)
+        self._try_minimisers(bounded, subproblems)
+        left = [
+            row for row in (lower <= 0).nonzero().flatten().tolist() if subproblems[row].owner in self.decisions.open
+        ]
         if out_of_time():
-            self.queue.push(batch[row] for row in left)
+            self.queue.push(subproblems[row] for row in left)
         elif left:
             rows = torch.tensor(left, device=lower.device)
-            self._split(bounded.restricted(rows), [batch[row] for row in left], out_of_time)
+            self._split(bounded.restricted(rows), [subproblems[row] for row in left], out_of_time)
 
-    def _confirmed(self, bounded: Bounded, batch: list[Subproblem]) -> Tensor:
-        """The bounds; those hardly above zero again in float64, at the last slopes and multipliers."""
-
-        def again(rows: Tensor) -> Tensor:
-            part = bounded.restricted(rows)
-            backward = in_float64(part.backward)
-            multipliers = part.splits.dense({key: value.shape for key, value in part.behind.items()})
-            return backward.lower(
-                backward.graph.output,
-                Rows(margins(self.root.targets, [batch[row] for row in rows.tolist()]).coefficients.double()),
-                None,
-                relaxations={relu: backward.relaxation(relu) for relu in backward.graph.relus},
-                slopes=part.slopes.restricted(slice(None), torch.float64),
-                multipliers={key: value.double() for key, value in multipliers.items()},
-            )
-
-        return certain(bounded.lower, again, self.root.rounding[[subproblem.owner for subproblem in batch]])
-
-    def _try_minimisers(self, bounded: Bounded, batch: list[Subproblem]) -> None:
-        """The bound's own minimisers as counterexamples; the most promising ones after a short descent, too."""
-        properties, root = self.ledger.properties, self.root
+    def _try_minimisers(self, bounded: BoundedBatch, subproblems: list[Subproblem]) -> None:
+        """Try the points where bounds are attained as counterexamples; the best ones after a short descent, too."""
+        properties, decisions = self.batch.properties, self.decisions
         device = properties.images.device
-        owner = torch.tensor([subproblem.owner for subproblem in batch], device=device)
-        target = torch.tensor([subproblem.target for subproblem in batch], device=device)
+        owner = torch.tensor([subproblem.owner for subproblem in subproblems], device=device)
+        margin = torch.tensor([subproblem.margin for subproblem in subproblems], device=device)
         with torch.no_grad():
             scores = properties.network(bounded.minimiser)
         for row in (scores.argmax(1) != properties.labels[owner]).nonzero().flatten().tolist():
-            self.ledger.refute(batch[row].owner, bounded.minimiser[row], "branch and bound")
-        margin = (scores * root.targets[owner, target]).sum(1)
-        best = margin.topk(min(POLISHED, len(batch)), largest=False).indices
-        best = best[self.ledger.still_open(owner[best])]
+            decisions.refute(subproblems[row].owner, bounded.minimiser[row], "branch and bound")
+        reached = (scores * self.batch.margins[owner, margin]).sum(1)
+        best = reached.topk(min(POLISHED, len(subproblems)), largest=False).indices
+        best = best[decisions.still_open(owner[best])]
         if len(best):
-            root.descend(owner[best], target[best], bounded.minimiser[best], POLISHING_STEPS)
+            start = bounded.minimiser[best]
+            descend_on_margins(self.batch, decisions, owner[best], margin[best], start, POLISHING_STEPS)
 
-    def _split(self, bounded: Bounded, batch: list[Subproblem], out_of_time: Callable[[], bool]) -> None:
-        enough = doubt(self.root.rounding[[subproblem.owner for subproblem in batch]])
-        choice = branching.choose(bounded, margins(self.root.targets, batch), CANDIDATES, out_of_time)
-        splits = split_lists(bounded.splits, len(batch))
-        for row, subproblem in enumerate(batch):
-            parent = Subproblem(
-                subproblem.owner, subproblem.target, subproblem.lower, splits[row], bounded.slopes.of_row(row)
-            )
-            where = choice.where(row)
-            if where is None:
+    def _split(self, bounded: BoundedBatch, subproblems: list[Subproblem], out_of_time: Callable[[], bool]) -> None:
+        """Queue both sides of the ReLU that each subproblem is split at; settle those without an unstable ReLU."""
+        enough = needs_confirmation(self.state.rounding[[subproblem.owner for subproblem in subproblems]])
+        choice = branching.choose(bounded, CANDIDATES, out_of_time)
+        splits = split_lists(bounded.splits, len(subproblems))
+        for row, subproblem in enumerate(subproblems):
+            parent = replace(subproblem, splits=splits[row], slopes=bounded.slopes.of_function(row))
+            neuron = choice.neurons[row]
+            if neuron is None:
                 self._settle(parent)
-            else:
-                self.queue.push(
-                    parent.child(Split(*where, sign), float(choice.sides[side, row]))
-                    for side, sign in enumerate((1, -1))
-                    if not enough[row] < choice.sides[side, row] < torch.inf
-                )
+                continue
+            for side, sign in enumerate(branching.SIGNS):
+                if not enough[row] < choice.sides[side, row] < torch.inf:  # else this side is proved already
+                    self.queue.push([parent.child(Split(*neuron, sign), float(choice.sides[side, row]))])
 
     def _settle(self, leaf: Subproblem) -> None:
-        """Every ReLU is fixed: a linear program decides."""
-        if leaf.owner not in self.ledger.open or self.root.lower[leaf.owner, leaf.target] > 0:
+        """Decide a subproblem whose ReLUs are all fixed by a linear program."""
+        if leaf.owner not in self.decisions.open or self.lower[leaf.owner, leaf.margin] > 0:
             return
-        left = self.budget.timeout - self.ledger.clock.seconds[leaf.owner]
-        settled = settle(self.root.exact(), self.root.targets[leaf.owner, leaf.target], leaf, left)
+        margin = self.batch.margins[leaf.owner, leaf.margin]
+        settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
         if settled is None:
-            self.queue.push([leaf])  # out of time: the ledger ends it
-        elif not settled.lower > float(self.root.rounding[leaf.owner]):
-            region = self.ledger.properties.region[leaf.owner : leaf.owner + 1]
+            self.queue.push([leaf])  # out of time: the next charge ends its property
+        elif not settled.lower > float(self.state.rounding[leaf.owner]):
+            region = self.batch.properties.region[leaf.owner : leaf.owner + 1]
             point = region.project(settled.point[None].to(region.lower))[0]
-            if not self.ledger.refute(leaf.owner, point, "linear program"):
+            if not self.decisions.refute(leaf.owner, point, "linear program"):
                 reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
-                self.ledger.fail(leaf.owner, reason, "linear program")
-        elif settled.whole:
-            self.root.lower[leaf.owner, leaf.target] = settled.lower
-            self.queue.drop(leaf.owner, leaf.target)
+                self.decisions.fail(leaf.owner, reason, "linear program")
+        elif settled.holds_on_box:
+            self.lower[leaf.owner, leaf.margin] = settled.lower
+            self.queue.drop(leaf.owner, leaf.margin)
+
+    def _exact(self, owner: int) -> BoundedNetwork:
+        if owner not in self.exact:
+            rows = torch.tensor([owner], device=self.lower.device)
+            self.exact[owner] = on_cpu(in_float64(self.state.network.of_properties(rows)))
+        return self.exact[owner]
 
 
 def split_lists(splits: Splits, rows: int) -> list[tuple[Split, ...]]:
-    """The splits a row, with the multipliers they ended with."""
+    """The splits of each row, with the multipliers that they ended with."""
     result: list[list[Split]] = [[] for _ in range(rows)]
     for position, (row, element) in splits.index.items():
         columns = (row.tolist(), element.tolist(), splits.sign[position].tolist(), splits.beta[position].tolist())

@@ -6,14 +6,13 @@ as 0 or below. So a margin counts as proved only where it is larger than the net
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Backward
-from steadynet.graph.graph import Graph
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
+from steadynet.bounds.precision import in_float64
 from steadynet.graph.operations import (
     Affine,
     AveragePool,
@@ -26,60 +25,84 @@ from steadynet.graph.operations import (
     Sum,
 )
 
-CERTAIN = 1e-3  # a bound above this needs no second look in float64
-ROOM = 2e-6  # of a layer's largest bound: what float32's rounding may have taken from its inner bounds
+CLEARLY_POSITIVE = 1e-3  # a bound above this needs no second look in float64
+INNER_ROOM = 2e-6  # of a layer's largest bound: what float32's rounding may have taken from its inner bounds
 UNIT = 2.0**-23  # float32's: twice the rounding of one operation
 SAFETY = 4.0  # standard deviations
-DOUBT = 16.0  # bounds below this many roundings are computed again, too
+ROUNDINGS_TO_CONFIRM = 16.0  # bounds below this many roundings are computed again, too
 
 
-def certain(lower: Tensor, again: Callable[[Tensor], Tensor], rounding: Tensor) -> Tensor:
-    """Bounds less the network's ``rounding`` (n,); small ones ``again`` (rows → float64 bounds), negative if they fail.
+def confirmed(relaxed: RelaxedNetwork, query: BoundQuery, lower: Tensor, rounding: Tensor) -> Tensor:
+    """Which bounds are proofs: small positive ones are computed once more in float64, and must be positive again.
 
-    What is not finite proves nothing.
+    Args:
+        relaxed: the network that the bounds were computed on.
+        query: what was bounded, with the slopes and multipliers to use in float64.
+        lower: (n,), the bounds in float32.
+        rounding: (n,), what float32 may do to each function's value.
+
+    Returns:
+        The bounds, (n,), positive only where they are proofs. What is not finite proves nothing.
     """
-    doubtful = ((lower > 0) & (lower <= doubt(rounding))).nonzero().flatten()
-    result = torch.where(lower.isfinite() | (lower < 0), lower, -CERTAIN)
+    doubtful = ((lower > 0) & (lower <= needs_confirmation(rounding))).nonzero().flatten()
+    result = torch.where(lower.isfinite() | (lower < 0), lower, -CLEARLY_POSITIVE)
     if len(doubtful):
         with torch.no_grad():
-            found = again(doubtful) - rounding[doubtful]
-        result[doubtful] = torch.where(found > 0, found.clamp_min(1e-30), -CERTAIN).to(lower.dtype)
+            found = _lower_in_float64(relaxed, query, doubtful) - rounding[doubtful]
+        result[doubtful] = torch.where(found > 0, found.clamp_min(1e-30), -CLEARLY_POSITIVE).to(lower.dtype)
     return result
 
 
-def doubt(rounding: Tensor) -> Tensor:
-    """Bounds up to this need a second look."""
-    return (DOUBT * rounding).clamp_min(CERTAIN)
+def _lower_in_float64(relaxed: RelaxedNetwork, query: BoundQuery, rows: Tensor) -> Tensor:
+    """Some functions of the query, bounded in float64."""
+    if query.owner is None:
+        part, owner = relaxed.network.of_properties(rows), None
+    else:
+        owners, owner = query.owner[rows].unique(return_inverse=True)
+        part = relaxed.network.of_properties(owners)
+    exact = BoundQuery(
+        query.position,
+        query.functions.restricted(rows, torch.float64),
+        owner,
+        None if query.slopes is None else query.slopes.restricted(rows, torch.float64),
+        {position: value.detach()[rows].double() for position, value in (query.multipliers or {}).items()},
+    )
+    return in_float64(part).relaxed(query.position).lower(exact)
 
 
-def widened(backward: Backward) -> Backward:
-    """Inner bounds with room for float32's rounding; a point stays a point."""
-    errors, bounds = rounding_errors(backward), {}
-    for position, known in backward.bounds.items():
-        largest = torch.maximum(known.lower.abs(), known.upper.abs()).flatten(1).amax(1)
-        room = ROOM * largest.view(-1, *[1] * (known.lower.dim() - 1))
-        room = (room + errors[backward.graph.source(position)]) * (known.lower < known.upper)
+def needs_confirmation(rounding: Tensor) -> Tensor:
+    """Bounds up to this are computed again in float64."""
+    return (ROUNDINGS_TO_CONFIRM * rounding).clamp_min(CLEARLY_POSITIVE)
+
+
+def widened(bounded: BoundedNetwork) -> BoundedNetwork:
+    """The network with room for float32's rounding in its inner bounds; a point stays a point."""
+    errors, bounds = rounding_errors(bounded), {}
+    for position, known in bounded.bounds.items():
+        largest = known.largest().flatten(1).amax(1)
+        room = INNER_ROOM * largest.view(-1, *[1] * (known.lower.dim() - 1))
+        room = (room + errors[bounded.graph.source(position)]) * (known.lower < known.upper)
         bounds[position] = Interval(known.lower - room, known.upper + room)
-    return replace(backward, bounds=bounds)
+    return replace(bounded, bounds=bounds)
 
 
-def margin_rounding(backward: Backward) -> Tensor:
-    """How far a margin computed in float32 may lie from the exact one, a property; shape (properties,)."""
-    return 2 * rounding_errors(backward)[-1].flatten(1).amax(1)
+def margin_rounding(bounded: BoundedNetwork) -> Tensor:
+    """Per property, how far a margin computed in float32 may lie from the exact one; shape (properties,)."""
+    return 2 * rounding_errors(bounded)[-1].flatten(1).amax(1)
 
 
-def rounding_errors(backward: Backward) -> list[Tensor]:
-    """How far each value of the network, run in float32, may lie from the exact one; (properties, *shape) each.
+def rounding_errors(bounded: BoundedNetwork) -> list[Tensor]:
+    """Per value of the network, how far float32 may lie from exact arithmetic; (properties, \\*shape) each.
 
-    Every sum is rounded by about a unit of the size of its terms (at their largest over the box); these errors are
+    Every sum is rounded by about a unit of the size of its terms (at their largest over the box). These errors are
     carried on as independent ones, by their squares, and taken ``SAFETY`` times.
     """
     with torch.no_grad():
-        values, squares = [backward.box], [torch.zeros_like(backward.box.lower)]
-        for position, node in backward.graph.numbered():
+        values, squares = [bounded.box], [torch.zeros_like(bounded.box.lower)]
+        for position, node in bounded.graph.numbered():
             known = [values[source] for source in node.inputs]
-            if position in backward.bounds:
-                known = [backward.bounds[position]]
+            if position in bounded.bounds:
+                known = [bounded.bounds[position]]
             values.append(node.operation.interval(*known))
             carried = _squared(node.operation).apply(*(squares[source] for source in node.inputs))
             squares.append(carried + (UNIT * _terms(node.operation, known)) ** 2)
@@ -88,7 +111,7 @@ def rounding_errors(backward: Backward) -> list[Tensor]:
 
 def _terms(operation: Operation, known: list[Interval]) -> Tensor | float:
     """The size of what an operation adds up, at its largest; 0 for those that compute nothing."""
-    sizes = [torch.maximum(value.lower.abs(), value.upper.abs()) for value in known]
+    sizes = [value.largest() for value in known]
     if isinstance(operation, (Sum, AveragePool)):
         return operation.apply(*sizes)
     if isinstance(operation, Rectifier):
@@ -103,33 +126,3 @@ def _squared(operation: Operation) -> Operation:
     if isinstance(operation, (Dense, Convolution)):
         return replace(operation, weight=operation.weight**2, bias=None)
     return operation
-
-
-def in_float64(backward: Backward) -> Backward:
-    """The same network, boxes and bounds in float64."""
-    return _with_each(backward, lambda tensor: tensor.detach().double())
-
-
-def on_cpu(backward: Backward) -> Backward:
-    """The same network, boxes and bounds on the CPU."""
-    return backward if backward.box.lower.device.type == "cpu" else _with_each(backward, Tensor.cpu)
-
-
-def graph_in_float64(graph: Graph) -> Graph:
-    """The same network in float64, detached."""
-    return _graph_with_each(graph, lambda tensor: tensor.detach().double())
-
-
-def _with_each(backward: Backward, change: Callable[[Tensor], Tensor]) -> Backward:
-    graph, box = _graph_with_each(backward.graph, change), Interval(*map(change, backward.box))
-    bounds = {position: Interval(*map(change, known)) for position, known in backward.bounds.items()}
-    return replace(backward, graph=graph, box=box, bounds=bounds, matrices={})
-
-
-def _graph_with_each(graph: Graph, change: Callable[[Tensor], Tensor]) -> Graph:
-    return Graph(tuple(replace(node, operation=_operation(node.operation, change)) for node in graph.nodes))
-
-
-def _operation(operation: Operation, change: Callable[[Tensor], Tensor]) -> Operation:
-    tensors = {name: change(value) for name, value in vars(operation).items() if isinstance(value, Tensor)}
-    return replace(operation, **tensors) if tensors else operation  # type: ignore[type-var]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Split(NamedTuple):
-    """One rectifier held on one side: its layer, its element there, the sign of its input, and its multiplier β."""
+    """One ReLU held on one side: its layer, its element there, the sign of its input, and its multiplier β."""
 
     position: int
     element: int
@@ -22,27 +22,33 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Subproblem:
-    """Is margin ``target`` of property ``owner`` positive wherever the splits hold?
+    """Is one margin of one property positive wherever the splits hold?
 
-    ``lower`` bounds the margin there; ``slopes`` are the lower slopes (half precision) its parent ended with.
+    Attributes:
+        owner: the property.
+        margin: the margin.
+        lower: a lower bound of the margin where the splits hold.
+        splits: the ReLUs whose sign is fixed.
+        slopes: the lower slopes (half precision) that its parent ended with.
     """
 
     owner: int
-    target: int
+    margin: int
     lower: float
     splits: tuple[Split, ...] = ()
     slopes: dict[int, Tensor] = field(default_factory=dict)
 
     def child(self, split: Split, lower: float) -> Subproblem:
-        """The part of this subproblem on one side of a rectifier."""
-        return Subproblem(self.owner, self.target, max(self.lower, lower), (*self.splits, split), self.slopes)
+        """The part of this subproblem on one side of a ReLU."""
+        return Subproblem(self.owner, self.margin, max(self.lower, lower), (*self.splits, split), self.slopes)
 
 
 class Queue:
-    """Open subproblems of many properties, taken in turns: each property's worst bound first.
+    """Open subproblems of many properties. Properties take turns; each gives its worst bound first.
 
-    Properties take turns by the number of subproblems they have had, so that an easy one is not kept waiting by a
-    hard one. Past ``capacity`` the newest come first: depth first, the queue hardly grows, and so memory stays bounded.
+    The property that has had the fewest subproblems is served next, so that a hard one does not keep an easy one
+    waiting. Past ``capacity`` the newest subproblems come first: searching depth first, the queue hardly grows, and
+    memory stays bounded.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -74,9 +80,9 @@ class Queue:
                 del self._open[owner]
         return result
 
-    def drop(self, owner: int, target: int | None = None) -> None:
+    def drop(self, owner: int, margin: int | None = None) -> None:
         """Forget a property that is decided, or one margin of it."""
-        left = [entry for entry in self._open.pop(owner, []) if target not in (None, entry[2].target)]
+        left = [entry for entry in self._open.pop(owner, []) if margin not in (None, entry[2].margin)]
         if left:
             heapq.heapify(left)
             self._open[owner] = left

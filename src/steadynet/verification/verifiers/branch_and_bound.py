@@ -1,4 +1,4 @@
-"""steadynet's own verifier: cheapest first, on the batch of all properties, and complete."""
+"""steadynet's own verifier: complete, on batches of properties, the cheapest stages first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.search.budget import Budget
-from steadynet.verification.search.pipeline import run_campaign
+from steadynet.verification.search.pipeline import decide
 from steadynet.verification.verifiers.base import Verifier
 
 NEURONS_AT_ONCE = 1_200_000  # ReLUs of all the properties of a group together
@@ -27,11 +27,11 @@ class BranchAndBound(Verifier):
     restarts: int = setting(3, "restarts of the attack")
     attack_steps: int = setting(40, "steps of the attack")
     batch: int = setting(256, "subproblems bounded at once")
-    group: int | None = setting(None, "properties handled at once; by the network's size unless given")
-    memory: int = setting(512, "MiB a backward pass may take")
+    group: int | None = setting(None, "properties bounded together; chosen by the network's size unless given")
+    memory: int = setting(512, "MiB that a backward pass may take")
 
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
-        """Decide group by group; a group that crashes is tried again one property at a time."""
+        """Decide the properties group by group; a group that crashes is tried again one property at a time."""
         budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
         parameters = [parameter.requires_grad for parameter in properties.network.parameters()]
         try:
@@ -47,16 +47,16 @@ class BranchAndBound(Verifier):
     def _group(
         self, properties: Properties, offset: int, budget: Budget, on_result: Callable[[int, Result], None]
     ) -> None:
-        told: set[int] = set()
+        reported: set[int] = set()
 
-        def tell(index: int, result: Result) -> None:
-            told.add(index)
+        def report(index: int, result: Result) -> None:
+            reported.add(index)
             on_result(offset + index, result)
 
         try:
-            run_campaign(properties, budget, tell)
+            decide(properties, budget, report)
         except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
-            left = [index for index in range(len(properties)) if index not in told]
+            left = [index for index in range(len(properties)) if index not in reported]
             if len(properties) == 1:
                 on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
                 return
@@ -65,7 +65,7 @@ class BranchAndBound(Verifier):
 
 
 def _group_size(properties: Properties) -> int:
-    """So many properties that their first bounds take seconds, not minutes: results should come as they are found."""
+    """As many properties as are bounded in seconds, not minutes, so that first results come soon."""
     try:
         layers = activations(properties.network, properties.images[:1]).preactivations
     except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's

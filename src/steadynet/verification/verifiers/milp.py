@@ -1,4 +1,4 @@
-"""The exact mixed-integer program, by HiGHS: for small networks, and to check other verifiers by."""
+"""The exact mixed-integer program, solved by HiGHS: for small networks, and to check other verifiers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ import torch
 from torch import Tensor
 
 from steadynet.attacks.pgd import misclassified
-from steadynet.bounds.backward import Backward, Rows
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.crown import OutOfTimeError, propagate
+from steadynet.bounds.layer_bounds import stable_share
+from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.precision import graph_in_float64, on_cpu
 from steadynet.devices import full_precision, plain_convolutions
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import setting
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
-from steadynet.verification.search.milp_model import DOUBT, MilpModel
+from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.property_batch import robustness_margins
-from steadynet.verification.search.rounding import doubt, graph_in_float64, margin_rounding, on_cpu
+from steadynet.verification.search.rounding import margin_rounding, needs_confirmation
 from steadynet.verification.verifiers.base import Verifier
 
 
 @dataclass(frozen=True, kw_only=True)
 class Milp(Verifier):
-    """One mixed-integer program a margin: a binary variable for each ReLU that CROWN leaves unstable."""
+    """One mixed-integer program per margin, with a binary variable for each ReLU that CROWN leaves unstable."""
 
     name = "milp"
     summary = "exact mixed-integer program (HiGHS), one margin at a time; for small networks"
 
-    memory: int = setting(512, "MiB a backward pass may take")
+    memory: int = setting(512, "MiB that a backward pass may take")
 
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide one property after another; one that breaks is an error, and the others go on."""
@@ -40,8 +43,8 @@ class Milp(Verifier):
             last = time.perf_counter()
             for index in range(len(properties)):
                 try:
-                    attempt = _Attempt(properties[index : index + 1], last + self.timeout, self.memory * 2**20)
-                    result = attempt.decide()
+                    decision = _Decision(properties[index : index + 1], last + self.timeout, self.memory * 2**20)
+                    result = decision.decide()
                 except OutOfTimeError:
                     result = Result(Verdict.TIMEOUT, 0.0, decided_by="time-out")
                 except Exception as error:  # whatever broke, the other properties go on
@@ -55,11 +58,11 @@ def _with_seconds(result: Result, seconds: float) -> Result:
     return Result(**{**vars(result), "seconds": seconds})
 
 
-class _Attempt:
-    """One property (``problem`` holds just that one) on its way to a verdict, which must come before ``end``."""
+class _Decision:
+    """One property (``asked`` holds just that one) on its way to a verdict, which must come before ``end``."""
 
-    def __init__(self, problem: Properties, end: float, memory: int) -> None:
-        self.problem, self.end, self.memory = problem, end, memory
+    def __init__(self, asked: Properties, end: float, memory: int) -> None:
+        self.asked, self.end, self.memory = asked, end, memory
         self.stable: float | None = None
 
     def left(self) -> float:
@@ -67,33 +70,32 @@ class _Attempt:
         return self.end - time.perf_counter()
 
     def decide(self) -> Result:
-        """Misclassified; else the margins that CROWN does not prove, the worst first."""
-        problem = self.problem
-        if bool(misclassified(problem.network, problem.images, problem.labels)):
-            refuted = self._refuted(problem.images[0], "misclassified")
+        """Check the image, then minimise the margins that CROWN does not prove, the worst one first."""
+        asked = self.asked
+        if bool(misclassified(asked.network, asked.images, asked.labels)):
+            refuted = self._refuted(asked.images[0], "misclassified")
             if refuted is not None:
                 return refuted
-        backward = self._bounds()
-        targets = robustness_margins(problem)[0].double()
+        network = self._bounds()
+        targets = robustness_margins(asked)[0].double()
         owner = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
-        lines = {relu: backward.relaxation(relu) for relu in backward.graph.relus}
-        lower = backward.lower(backward.graph.output, Rows(targets), owner, relaxations=lines)
-        rounding = margin_rounding(backward)
-        proved = lower > doubt(rounding)
+        lower = network.relaxed().lower(BoundQuery(network.output, LinearFunctions(targets), owner))
+        rounding = margin_rounding(network)
+        proved = lower > needs_confirmation(rounding)
         if bool(proved.all()):
             return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
-        program = MilpModel(on_cpu(backward), out_of_time=lambda: self.left() <= 0)
+        model = MilpModel(on_cpu(network), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
-        return self._minimise(program, targets[worst_first], float(rounding))
+        return self._minimise(model, targets[worst_first], float(rounding))
 
-    def _minimise(self, program: MilpModel, targets: Tensor, rounding: float) -> Result:
-        """Each margin's minimum: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
+    def _minimise(self, model: MilpModel, targets: Tensor, rounding: float) -> Result:
+        """Minimise each margin: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
         doubts, proved = [], float("inf")
         for margin in targets:
-            form = program.margin(margin)
-            least = max(DOUBT * program.size(form), rounding)
+            form = model.margin(margin)
+            least = max(ZERO_SHARE * model.size(form), rounding)
             for target in (-100 * least, -float("inf")):  # a clear counterexample if there is one, else the smallest
-                found = program.minimise(form, self.left(), 2 * least, target)
+                found = model.minimise(form, self.left(), 2 * least, target)
                 refuted = self._tried(found.point)
                 if refuted is not None:
                     return refuted
@@ -108,25 +110,23 @@ class _Attempt:
             return self._result(Verdict.UNKNOWN, reason=doubts[0])
         return self._result(Verdict.UNSAT, margin=proved)
 
-    def _bounds(self) -> Backward:
-        region = self.problem.region
-        graph = graph_in_float64(graph_of(self.problem.network, tuple(region.lower.shape[1:])))
+    def _bounds(self) -> BoundedNetwork:
+        region = self.asked.region
+        graph = graph_in_float64(graph_of(self.asked.network, tuple(region.lower.shape[1:])))
         box = Interval(region.lower.double(), region.upper.double())
-        backward, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0)
-        known = [backward.bounds[relu] for relu in graph.relus]
-        if known:
-            stable = torch.cat([((layer.lower >= 0) | (layer.upper <= 0)).flatten() for layer in known])
-            self.stable = float(stable.float().mean())
-        return backward
+        network, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0)
+        if network.relus():
+            self.stable = float(stable_share(network.relus()))
+        return network
 
     def _tried(self, point: Tensor | None) -> Result | None:
         if point is None:
             return None
-        region = self.problem.region
+        region = self.asked.region
         return self._refuted(region.project(point[None].to(region.lower))[0], "milp")
 
     def _refuted(self, point: Tensor, by: str) -> Result | None:
-        if not is_counterexample(self.problem, 0, point):
+        if not is_counterexample(self.asked, 0, point):
             return None
         return self._result(Verdict.SAT, point=point.clone(), by=by)
 

@@ -30,7 +30,7 @@ def test_every_subproblem_comes_out_once_in_turns_worst_first(entries, capacity)
     popped = []
     while len(queue):
         popped += queue.pop(capacity)
-    assert sorted(entry.target for entry in popped) == sorted(entry.target for entry in pushed)
+    assert sorted(entry.margin for entry in popped) == sorted(entry.margin for entry in pushed)
     for owner in range(4):
         lower = [entry.lower for entry in popped if entry.owner == owner]
         assert lower == sorted(lower)
@@ -39,7 +39,7 @@ def test_every_subproblem_comes_out_once_in_turns_worst_first(entries, capacity)
 def test_a_dropped_property_or_margin_is_forgotten():
     queue = Queue(capacity=100)
     queue.push([Subproblem(0, 0, -1.0), Subproblem(0, 1, -2.0), Subproblem(1, 0, -3.0)])
-    queue.drop(0, target=1)
+    queue.drop(0, margin=1)
     assert len(queue) == 2
     queue.drop(0)
     assert queue.owners() == {1}

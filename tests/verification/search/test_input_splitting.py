@@ -10,14 +10,14 @@ from torch import nn
 
 import soundness
 from steadynet.verification.properties import Properties, Verdict
-from steadynet.verification.search import input_splitting as boxes
+from steadynet.verification.search import input_splitting, pipeline
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 
 @pytest.fixture
 def always(monkeypatch):
     """Even a box with one unstable ReLU is halved."""
-    monkeypatch.setattr(boxes, "LEAST_UNSTABLE", 1)
+    monkeypatch.setattr(input_splitting, "LEAST_UNSTABLE", 1)
 
 
 @pytest.mark.parametrize("kind", range(len(soundness.KINDS)), ids=soundness.KINDS)
@@ -44,7 +44,7 @@ def test_few_inputs_and_many_relus_are_decided_by_halving(monkeypatch):
     properties = Properties.around(network, images, network(images).argmax(1), 0.2)
     found = BranchAndBound(timeout=30)(properties)
     assert "halved boxes" in {result.decided_by for result in found}
-    monkeypatch.setattr(boxes, "MOST_INPUTS", 0)
+    monkeypatch.setattr(input_splitting, "MOST_INPUTS", 0)
     other = BranchAndBound(timeout=30)(properties)
     assert [result.verdict for result in found] == [result.verdict for result in other]
     assert {Verdict.UNSAT, Verdict.SAT} == {result.verdict for result in found}
@@ -64,18 +64,19 @@ def test_a_tie_is_given_up_and_left_to_the_linear_program(always):
 def test_halving_that_leads_nowhere_is_given_up_at_half_time(monkeypatch):
     network = wide()
     properties = Properties.around(network, torch.rand(1, 5), torch.tensor([0]), 0.5)
-    monkeypatch.setattr(boxes, "certain", lambda lower, again, rounding: lower.clamp_max(-1.0))  # nothing is proved
-    monkeypatch.setattr(boxes.Boxes, "_try", lambda self, owner, points: None)
-    monkeypatch.setattr("steadynet.verification.search.property_batch.Root.attack", lambda self: None)
-    monkeypatch.setattr("steadynet.verification.search.property_batch.Root.misclassified", lambda self: None)
-    search, took = boxes.Boxes.search, []
+    nothing_proved = lambda relaxed, query, lower, rounding: lower.clamp_max(-1.0)  # noqa: E731
+    monkeypatch.setattr(input_splitting, "confirmed", nothing_proved)
+    monkeypatch.setattr(input_splitting.InputSplitting, "_try", lambda self, owner, points: None)
+    monkeypatch.setattr(pipeline, "attack_margins", lambda state, decisions: state)
+    monkeypatch.setattr(pipeline, "check_images", lambda batch, decisions: None)
+    run, took = input_splitting.InputSplitting.run, []
 
     def timed(self):
         begun = time.perf_counter()
-        search(self)
+        run(self)
         took.append(time.perf_counter() - begun)
 
-    monkeypatch.setattr(boxes.Boxes, "search", timed)
+    monkeypatch.setattr(input_splitting.InputSplitting, "run", timed)
     (result,) = BranchAndBound(timeout=2)(properties)
     assert result.decided_by != "halved boxes"
     assert took[0] < 1.6

@@ -1,0 +1,101 @@
+"""The two lines that enclose an unstable ReLU, and the slopes of the lower line that an optimiser may move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.graph.operations import Interval
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Two lines around a ReLU r: lower_slope · z ≤ r(z) ≤ upper_slope · z + upper_shift on [l, u].
+
+    Attributes:
+        lower_slope: (properties, \\*shape), slope of the lower line, which goes through zero.
+        upper_slope: (properties, \\*shape), slope of the upper line.
+        upper_shift: (properties, \\*shape), value of the upper line at zero; positive exactly where r is unstable.
+        slope: the ReLU's own slope below zero (0, or that of a leaky ReLU).
+    """
+
+    lower_slope: Tensor
+    upper_slope: Tensor
+    upper_shift: Tensor
+    slope: float = 0.0
+
+    @classmethod
+    def crown(cls, bounds: Interval, slope: float = 0.0) -> Relaxation:
+        """The lines of CROWN for a ReLU whose input lies in ``bounds``.
+
+        The upper line is the chord from (l, r(l)) to (u, r(u)). The lower line has slope 1 where u > −l and the ReLU's
+        own slope elsewhere, whichever leaves the smaller area to the ReLU. Where the sign is known, both lines are the
+        ReLU itself.
+
+        >>> Relaxation.crown(Interval(torch.tensor([-1.0]), torch.tensor([3.0]))).upper_slope
+        tensor([0.7500])
+        """
+        lower, upper = bounds
+        below, above = lower.clamp_max(0), upper.clamp_min(0)
+        chord = (above - slope * below) / (above - below).clamp_min(1e-30)
+        active, inactive = lower >= 0, upper <= 0
+        upper_slope = torch.where(active, 1.0, torch.where(inactive, slope, chord))
+        shift = torch.where(active | inactive, 0.0, above * (1 - chord))
+        steep = active | (~inactive & (above > -below))
+        lower_slope = torch.full_like(lower, slope).masked_fill(steep, 1.0)
+        return cls(lower_slope, upper_slope, shift, slope)
+
+    def writable_upper(self) -> Relaxation:
+        """A copy whose upper line may be changed in place."""
+        return Relaxation(self.lower_slope, self.upper_slope.clone(), self.upper_shift.clone(), self.slope)
+
+
+Relax = Callable[[Interval, float], Relaxation]  # (bounds of the ReLU's input, its slope below zero) -> lines
+
+
+@dataclass
+class Slopes:
+    """Slopes α of the lower lines that an optimiser moves, one set per linear function.
+
+    Every α between the ReLU's two slopes gives a valid lower line. A stable neuron has one slope only: there
+    ``smallest`` and ``largest`` meet. Keys are the positions of the ReLUs in the graph.
+    """
+
+    values: dict[int, Tensor] = field(default_factory=dict)
+    smallest: dict[int, Tensor] = field(default_factory=dict)
+    largest: dict[int, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def fixed(cls, values: dict[int, Tensor]) -> Slopes:
+        """Slopes that are used as they are: nothing moves them and nothing pulls them into a range."""
+        return cls(values, largest=dict(values))
+
+    def at(self, position: int, functions: LinearFunctions, owner: Tensor | None, relaxation: Relaxation) -> Tensor:
+        """The slopes of one ReLU layer; those of CROWN when it is asked for the first time."""
+        if position not in self.largest:
+            fixed = functions.gather(relaxation.lower_slope, owner).expand_as(functions.coefficients)
+            unstable = functions.gather(relaxation.upper_shift, owner) > 0
+            self.smallest[position] = torch.where(unstable, relaxation.slope, fixed)
+            self.largest[position] = torch.where(unstable, 1.0, fixed)
+            start = self.values[position].to(fixed) if position in self.values else fixed
+            start = torch.minimum(torch.maximum(start, self.smallest[position]), self.largest[position])
+            self.values[position] = start.detach().clone().requires_grad_(torch.is_grad_enabled())
+        return self.values[position]
+
+    def restricted(self, rows: Tensor | slice, dtype: torch.dtype | None = None) -> Slopes:
+        """Copies of the slopes of some functions, as a starting point."""
+        return Slopes({position: value.detach()[rows].to(dtype) for position, value in self.values.items()})
+
+    def of_function(self, row: int) -> dict[int, Tensor]:
+        """The slopes of one function in half precision, for storing."""
+        return {position: value.detach()[row].half() for position, value in self.values.items()}
+
+    def clamp(self) -> None:
+        """Pull every slope back into its range."""
+        with torch.no_grad():
+            for position, value in self.values.items():
+                value.clamp_(self.smallest[position], self.largest[position])

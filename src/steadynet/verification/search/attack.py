@@ -1,0 +1,56 @@
+"""Attacks on open margins: descent from random points, and from the points where bounds are attained."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from steadynet.attacks.pgd import descend, misclassified
+from steadynet.attacks.region import InputRegion
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.property_batch import PropertyBatch, SearchState
+
+
+def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
+    """Attack every open margin by itself, from random points: where it is negative, there is a counterexample."""
+    budget = state.batch.budget
+    owner, margin = (side.repeat(budget.restarts) for side in state.open_margins(decisions))
+    for rows in torch.arange(len(owner), device=owner.device).split(budget.batch):
+        left = rows[decisions.still_open(owner[rows])]
+        if len(left):
+            descend_on_margins(state.batch, decisions, owner[left], margin[left], None, budget.attack_steps)
+            decisions.charge(owner[left].tolist())
+    return state
+
+
+def descend_on_margins(
+    batch: PropertyBatch, decisions: Decisions, owner: Tensor, margin: Tensor, start: Tensor | None, steps: int
+) -> None:
+    r"""Descend on margin[k] of property owner[k], and refute the properties for which that finds a counterexample.
+
+    Args:
+        batch: the properties.
+        decisions: where a counterexample is noted.
+        owner: (n,), the properties.
+        margin: (n,), the margins.
+        start: (n, \*image), the first points; uniform random points if None.
+        steps: how many steps to take.
+    """
+    part, row = batch.properties[owner], batch.margins[owner, margin]
+    lower, width = part.region.lower, part.region.upper - part.region.lower
+    # The descent runs in shares of each input's width, as inputs may have widths of any size.
+    unit = InputRegion(torch.zeros_like(width), torch.ones_like(width))
+    shares = descend(
+        lambda tried: (part.network(torch.addcmul(lower, tried, width)) * row).sum(1),
+        unit,
+        unit.sample() if start is None else unit.project((start - lower) / width.clamp_min(1e-30)),
+        steps=steps,
+        step_size=1 / 8,
+        momentum=0.75,
+        shrink=True,
+        stop=decisions.out_of_time(owner.tolist()),
+    )
+    points = part.region.project(torch.addcmul(lower, shares, width))
+    wrong = misclassified(part.network, points, part.labels)
+    for found in wrong.nonzero().flatten().tolist():
+        decisions.refute(int(owner[found]), points[found], "attack")

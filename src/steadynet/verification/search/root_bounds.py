@@ -1,0 +1,119 @@
+"""Bounds on the whole box of each property, before anything is split: CROWN, optimised slopes, better inner bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from steadynet.attacks.pgd import misclassified
+from steadynet.bounds.crown import OutOfTimeError, functions_at_once, propagate
+from steadynet.bounds.layer_bounds import stable_share
+from steadynet.bounds.optimised import Ascent, optimise, refined
+from steadynet.graph.operations import Interval
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.property_batch import PropertyBatch, SearchState
+from steadynet.verification.search.rounding import (
+    CLEARLY_POSITIVE,
+    confirmed,
+    margin_rounding,
+    needs_confirmation,
+    widened,
+)
+
+SLOPES = Ascent(iterations=12, slope_rate=0.3)
+REFINEMENT = Ascent(iterations=10, slope_rate=0.4)
+REFINED_AT_ONCE = 8  # properties
+
+
+def check_images(batch: PropertyBatch, decisions: Decisions) -> None:
+    """Refute every property whose image itself gets a wrong label."""
+    properties = batch.properties
+    wrong = misclassified(properties.network, properties.images, properties.labels)
+    for index in wrong.nonzero().flatten().tolist():
+        decisions.refute(index, properties.images[index], "misclassified")
+
+
+def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | None:
+    """Bound every margin by intervals, and by CROWN where intervals do not prove it.
+
+    Returns:
+        The first state of the search; None if time was over before the inner bounds were there.
+    """
+    region = batch.properties.region
+    everyone = list(range(len(batch.properties)))
+    try:
+        found, values = propagate(
+            batch.graph, Interval(region.lower, region.upper), batch.budget.memory, decisions.out_of_time(everyone)
+        )
+    except OutOfTimeError:
+        decisions.charge(everyone)
+        return None
+    if found.relus():
+        decisions.stable = list(stable_share(found.relus()).tolist())
+    network = widened(found)
+    rounding = margin_rounding(network)
+    lower = _interval_lower(batch.margins, values[-1], needs_confirmation(rounding))
+    owner, margin = (lower <= CLEARLY_POSITIVE).nonzero(as_tuple=True)
+    relaxed = network.relaxed()
+    at_once = functions_at_once(network, network.output, batch.budget.memory)
+    for rows in torch.arange(len(owner), device=owner.device).split(at_once):
+        query = batch.query(owner[rows], margin[rows])
+        proved = confirmed(relaxed, query, relaxed.lower(query), rounding[owner[rows]])
+        lower = _better(lower, owner[rows], margin[rows], proved)
+    return _conclude(SearchState(batch, network, lower, rounding), decisions, "crown")
+
+
+def _interval_lower(margins: Tensor, output: Interval, least: Tensor) -> Tensor:
+    """Lower bounds of the margins from the output's interval, (properties, margins); −∞ where not above ``least``."""
+    positive, negative = margins.clamp_min(0), margins.clamp_max(0)
+    lower = (positive @ output.lower[:, :, None] + negative @ output.upper[:, :, None]).squeeze(2)
+    return torch.where((lower > least[:, None]) & lower.isfinite(), lower, -torch.inf)
+
+
+def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
+    """Bound every open margin with optimised slopes (α-CROWN)."""
+    owner, margin = state.open_margins(decisions)
+    relaxed, lower, kept = state.network.relaxed(), state.lower, dict(state.slopes)
+    for rows in torch.arange(len(owner), device=owner.device).split(state.batch.budget.batch):
+        query, served = state.batch.query(owner[rows], margin[rows]), owner[rows].tolist()
+        best = optimise(relaxed, query, SLOPES, enough=CLEARLY_POSITIVE, out_of_time=decisions.out_of_time(served))
+        query = replace(query, slopes=best.slopes)
+        proved = confirmed(relaxed, query, best.lower, state.rounding[owner[rows]])
+        lower = _better(lower, owner[rows], margin[rows], proved)
+        for row in (proved <= 0).nonzero().flatten().tolist():
+            kept[served[row], int(margin[rows[row]])] = best.slopes.of_function(row)
+        decisions.charge(served)
+    return _conclude(replace(state, lower=lower, slopes=kept), decisions, "optimised slopes")
+
+
+def refine_inner_bounds(state: SearchState, decisions: Decisions) -> SearchState:
+    """Tighten the bounds of the ReLU inputs of the properties that are still open, a few properties at a time."""
+    bounds = {position: Interval(*map(torch.clone, known)) for position, known in state.network.bounds.items()}
+    left = torch.tensor(sorted(decisions.open), dtype=torch.long, device=state.lower.device)
+    for some in left.split(REFINED_AT_ONCE):
+        rows = some[decisions.still_open(some)]
+        if not len(rows):
+            continue
+        out_of_time = decisions.out_of_time(rows.tolist())
+        better = widened(refined(state.network.of_properties(rows), REFINEMENT, state.batch.budget.memory, out_of_time))
+        for position, known in better.bounds.items():
+            bounds[position].lower[rows] = torch.maximum(bounds[position].lower[rows], known.lower)
+            bounds[position].upper[rows] = torch.minimum(bounds[position].upper[rows], known.upper)
+        decisions.charge(rows.tolist())
+    return replace(state, network=replace(state.network, bounds=bounds))
+
+
+def _better(lower: Tensor, owner: Tensor, margin: Tensor, found: Tensor) -> Tensor:
+    """The bounds (properties, margins), with those found for some margins where they are larger."""
+    return lower.index_put((owner, margin), torch.maximum(lower[owner, margin], found))
+
+
+def _conclude(state: SearchState, decisions: Decisions, by: str) -> SearchState:
+    """Prove the properties whose margins are all positive."""
+    decisions.charge()
+    for index in sorted(decisions.open):
+        if bool((state.lower[index] > 0).all()):
+            decisions.prove(index, float(state.lower[index].min()), by)
+    return state
