@@ -16,6 +16,7 @@ from PIL import Image
 
 from steadynet import InputRegion, load_trained, verify
 from steadynet.bounds import crown_bounds, interval_bounds
+from steadynet.verification.properties import DecidedBy
 from svg import BLUE, GREEN, GREY, HERE, LIGHT, ORANGE, RED, Drawing, Point
 
 METHODS, COLOURS = ("natural", "nbc"), {"natural": ORANGE, "nbc": BLUE}
@@ -101,7 +102,7 @@ def draw_counterexample(runs: Path) -> None:
     torch.manual_seed(0)
     results = verify(trained.network, images, labels, SHOWN_RADIUS, timeout=TIMEOUT)
     for image, label, result in zip(images, labels.tolist(), results, strict=True):
-        if result.counterexample is not None and result.decided_by != "misclassified":
+        if result.counterexample is not None and result.decided_by != DecidedBy.MISCLASSIFIED:
             answer = int(trained.network(result.counterexample[None]).argmax())
             pair = torch.cat([image[0], torch.ones(28, 2), result.counterexample[0]], 1)
             pixels = np.kron((255 * pair).round().byte().numpy(), np.ones((6, 6), dtype=np.uint8))

@@ -18,7 +18,7 @@ import torch
 
 from runs import command_line, start
 from steadynet.training import loop as training
-from steadynet.verification.processes import MARK, marked
+from steadynet.verification.processes import MARK, marked_processes
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "steadynet"]
 
@@ -44,7 +44,7 @@ class Torchrun:
 
     def kill(self) -> None:
         """``kill -9`` of torchrun and all that it started."""
-        for process in marked(self.mark):
+        for process in marked_processes(self.mark):
             os.kill(process, signal.SIGKILL)
         self.process.wait()
 

@@ -23,7 +23,7 @@ from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.verification.properties import Properties
 from steadynet.verification.verifiers.alpha_beta_crown import read_result
-from steadynet.verification.verifiers.external import read_values
+from steadynet.verification.verifiers.external import parse_counterexample
 from steadynet.verification.verify import make_verifier
 
 DATA = Path(__file__).parent / "data"
@@ -59,7 +59,7 @@ def refute(value): Path(flags["cex_path"]).write_text(f"((X_0  {value})\\n(Y_0  
     return {"abcrown_home": str(folder / "home"), "abcrown_python": sys.executable}
 
 
-def ask(images, settings, timeout=0.5, labels=(0, 0, 0, 0)):
+def decide_all(images, settings, timeout=0.5, labels=(0, 0, 0, 0)):
     properties = Properties.around(threshold(), torch.tensor(images), torch.tensor(labels[: len(images)]), 0.1)
     return make_verifier("alpha_beta_crown", {"timeout": timeout, **settings})(properties)
 
@@ -102,7 +102,7 @@ begin(0); end("safe")
     )
     own = tmp_path / "own.yaml"
     own.write_text("attack: {}\n")
-    (result,) = ask([[0.9]], home | {"abcrown_config": str(own), "abcrown_device": "cuda"}, timeout=2.5)
+    (result,) = decide_all([[0.9]], home | {"abcrown_config": str(own), "abcrown_device": "cuda"}, timeout=2.5)
     assert result.verdict is Verdict.UNSAT
     text = (tmp_path / "flags").read_text()
     assert f"('config', '{own}')" in text
@@ -124,7 +124,7 @@ for place, name in enumerate(names):
 """,
     )
     started = time.perf_counter()
-    results = ask([[0.9], [0.85], [0.8], [0.95]], home)
+    results = decide_all([[0.9], [0.85], [0.8], [0.95]], home)
     assert [result.verdict.value for result in results] == ["unsat", "error", "timeout", "unsat"]
     assert results[1].reason == "α,β-CROWN crashed: RuntimeError: out of memory"
     assert 0.5 <= results[2].seconds < 1.5
@@ -135,19 +135,19 @@ for place, name in enumerate(names):
     ("script", "complaint"),
     [
         ("raise ImportError('no module named auto_LiRPA')", "ImportError: no module named auto_LiRPA"),
-        ("", "no word why"),
-        ("end('safe'); end('safe')", "no word why"),  # of which property?
+        ("", "no error message"),
+        ("end('safe'); end('safe')", "no error message"),  # of which property?
     ],
 )
-def test_one_that_does_not_begin_is_not_asked_again_and_again(tmp_path, script, complaint):
+def test_one_that_does_not_begin_is_not_started_again_and_again(tmp_path, script, complaint):
     home = stand_in(tmp_path, f"open({str(tmp_path / 'count')!r}, 'a').write('x')\n{script}")
-    results = ask([[0.9], [0.85]], home)
+    results = decide_all([[0.9], [0.85]], home)
     assert [result.verdict.value for result in results] == ["error", "error"]
     assert results[0].reason == f"α,β-CROWN crashed: {complaint}"
     assert (tmp_path / "count").read_text() == "x"
 
 
-def test_a_counterexample_that_the_next_one_overwrote_is_asked_for_again(tmp_path):
+def test_a_property_whose_counterexample_was_overwritten_is_decided_again(tmp_path):
     home = stand_in(
         tmp_path,
         """
@@ -157,14 +157,14 @@ for place in range(len(names)):
     begin(place); end("unsafe-pgd")
 """,
     )
-    results = ask([[0.55], [0.45]], home, labels=(0, 1))
+    results = decide_all([[0.55], [0.45]], home, labels=(0, 1))
     assert [result.verdict.value for result in results] == ["sat", "sat"]
     assert [float(result.counterexample) for result in results] == pytest.approx([0.47, 0.53])
 
 
 def test_one_that_lies(tmp_path):
     home = stand_in(tmp_path, "for place, name in enumerate(names): begin(place); refute(0.55); end('unsafe-bab')\n")
-    for result in ask([[0.55], [0.9]], home):
+    for result in decide_all([[0.55], [0.9]], home):
         assert (result.verdict, result.counterexample) == (Verdict.ERROR, None)
         assert result.reason.startswith("alpha_beta_crown said sat, but gave")
 
@@ -172,7 +172,7 @@ def test_one_that_lies(tmp_path):
 def test_strange_words_are_an_error():
     assert read_result("verified?", 1.0, 10.0).verdict is Verdict.ERROR
     assert read_result("safe (timed out)", 10.5, 10.0).verdict is Verdict.TIMEOUT
-    assert read_values((DATA / "alpha_beta_crown_counterexample.txt").read_text()).shape == (5,)
+    assert parse_counterexample((DATA / "alpha_beta_crown_counterexample.txt").read_text()).shape == (5,)
 
 
 def test_mistakes_of_the_user(tmp_path, monkeypatch):

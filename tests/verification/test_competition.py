@@ -12,14 +12,14 @@ from test_verifiers_contract import threshold
 from steadynet import Verdict, verify
 from steadynet.errors import UserError
 from steadynet.verification.processes import MARK
-from steadynet.verification.verifiers.external import read_values
+from steadynet.verification.verifiers.external import parse_counterexample
 from steadynet.verification.verify import make_verifier
 from tools import write_tool
 
 ROBUST, REFUTABLE = (torch.tensor([[0.9]]), torch.tensor([0])), (torch.tensor([[0.55]]), torch.tensor([0]))
 
 
-def ask(folder, script, images=ROBUST, prepare=None, timeout=20.0, **settings):
+def decide_one(folder, script, images=ROBUST, prepare=None, timeout=20.0, **settings):
     tool = write_tool(folder / "tool", script, prepare)
     (result,) = verify(threshold(), *images, 0.1, "competition", tool=str(tool), timeout=timeout, **settings)
     return result
@@ -39,7 +39,7 @@ def ask(folder, script, images=ROBUST, prepare=None, timeout=20.0, **settings):
     ],
 )
 def test_its_words(tmp_path, words, verdict):
-    result = ask(tmp_path, f"printf '%s' '{words}' > \"$5\"")
+    result = decide_one(tmp_path, f"printf '%s' '{words}' > \"$5\"")
     assert result.verdict.value == verdict
     assert ("no verdict" in result.reason) == (verdict == "error")
     assert result.decided_by == "tool"
@@ -48,7 +48,7 @@ def test_its_words(tmp_path, words, verdict):
 @pytest.mark.parametrize("word", ["sat", "violated"])
 @pytest.mark.parametrize("point", ["((X_0 0.47) (Y_0 0) (Y_1 0.03))", "(\n(X_0  4.7e-1)\n(Y_0 0)\n(Y_1 0.03)\n)\n"])
 def test_a_counterexample_is_replayed(tmp_path, word, point):
-    result = ask(tmp_path, f"printf '%s\\n%s' '{word}' '{point}' > \"$5\"", REFUTABLE)
+    result = decide_one(tmp_path, f"printf '%s\\n%s' '{word}' '{point}' > \"$5\"", REFUTABLE)
     assert result.verdict is Verdict.SAT
     assert result.counterexample.tolist() == [pytest.approx(0.47)]
 
@@ -66,27 +66,26 @@ def test_a_counterexample_is_replayed(tmp_path, word, point):
     ],
 )
 def test_one_that_lies_of_a_counterexample(tmp_path, point, complaint):
-    result = ask(tmp_path, f"printf 'sat\\n%s' '{point}' > \"$5\"", REFUTABLE)
+    result = decide_one(tmp_path, f"printf 'sat\\n%s' '{point}' > \"$5\"", REFUTABLE)
     assert (result.verdict, result.counterexample) == (Verdict.ERROR, None)
     assert result.reason.startswith("tool said sat, but gave")
     assert complaint in result.reason
 
 
-def test_what_it_is_told(tmp_path):
+def test_its_arguments(tmp_path):
     """The contract's arguments, in order, files that are there, and its own folder to work in."""
-    script = (
-        f'test -f "$3" && test -f "$4" && echo "$1 $2 $6 $(basename "$PWD") $#" > {tmp_path}/told; echo unsat > "$5"'
-    )
-    assert ask(tmp_path, script, timeout=7.5, category="mnist fc").verdict is Verdict.UNSAT
-    assert (tmp_path / "told").read_text() == "v1 mnist fc 7.5 tool 6\n"
+    script = f'''test -f "$3" && test -f "$4" && echo "$1 $2 $6 $(basename "$PWD") $#" > {tmp_path}/arguments
+    echo unsat > "$5"'''
+    assert decide_one(tmp_path, script, timeout=7.5, category="mnist fc").verdict is Verdict.UNSAT
+    assert (tmp_path / "arguments").read_text() == "v1 mnist fc 7.5 tool 6\n"
 
 
 def test_one_that_crashes(tmp_path):
-    result = ask(tmp_path, 'echo unsat > "$5"; echo first >&2; echo "Killed: out of memory" >&2; exit 3')
+    result = decide_one(tmp_path, 'echo unsat > "$5"; echo first >&2; echo "Killed: out of memory" >&2; exit 3')
     assert result.verdict is Verdict.ERROR
     assert result.reason == "run_instance.sh ended with 3: Killed: out of memory"
-    assert ask(tmp_path, "kill -9 $$").reason == "run_instance.sh ended with -9: no word why"
-    assert ask(tmp_path, "true").reason == "run_instance.sh wrote no result"
+    assert decide_one(tmp_path, "kill -9 $$").reason == "run_instance.sh ended with -9: no error message"
+    assert decide_one(tmp_path, "true").reason == "run_instance.sh wrote no result"
 
 
 def test_one_that_hangs_is_killed_with_all_it_started(tmp_path):
@@ -96,13 +95,15 @@ def test_one_that_hangs_is_killed_with_all_it_started(tmp_path):
     setsid sleep 300 & echo $! >> {tmp_path}/pids
     while true; do sleep 0.1; done"""
     started = time.perf_counter()
-    result = ask(tmp_path, script, timeout=0.5)
+    result = decide_one(tmp_path, script, timeout=0.5)
     assert result.verdict is Verdict.TIMEOUT
     assert 0.5 <= result.seconds < 1.5
     assert time.perf_counter() - started < 3
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
-    assert not any(_runs(pid) for pid in pids)
+    while any(_runs(pid) for pid in pids):  # a killed process may take a moment to go
+        assert time.perf_counter() - started < 5
+        time.sleep(0.01)
 
 
 def _runs(pid: int) -> bool:
@@ -115,36 +116,36 @@ def _runs(pid: int) -> bool:
 
 def test_a_child_that_it_leaves_behind_does_not_hold_us_up(tmp_path):
     started = time.perf_counter()
-    assert ask(tmp_path, 'sleep 300 & echo unsat > "$5"').verdict is Verdict.UNSAT
+    assert decide_one(tmp_path, 'sleep 300 & echo unsat > "$5"').verdict is Verdict.UNSAT
     assert time.perf_counter() - started < 5
 
 
 def test_one_that_talks_without_end(tmp_path):
-    result = ask(tmp_path, 'yes | head -c 30000000; yes no | head -c 30000000 >&2; echo unsat > "$5"')
+    result = decide_one(tmp_path, 'yes | head -c 30000000; yes no | head -c 30000000 >&2; echo unsat > "$5"')
     assert result.verdict is Verdict.UNSAT
-    assert ask(tmp_path, "cat /dev/zero", timeout=0.3).verdict is Verdict.TIMEOUT
+    assert decide_one(tmp_path, "cat /dev/zero", timeout=0.3).verdict is Verdict.TIMEOUT
 
 
 def test_garbage_in_its_result(tmp_path):
-    assert ask(tmp_path, 'head -c 5000 /dev/urandom > "$5"').verdict is Verdict.ERROR
-    result = ask(tmp_path, 'echo sat > "$5"; truncate -s 100M "$5"')
+    assert decide_one(tmp_path, 'head -c 5000 /dev/urandom > "$5"').verdict is Verdict.ERROR
+    result = decide_one(tmp_path, 'echo sat > "$5"; truncate -s 100M "$5"')
     assert (result.verdict, result.reason) == (Verdict.ERROR, "its result is larger than 64 MiB")
-    assert ask(tmp_path, 'mkdir "$5"').verdict is Verdict.ERROR
+    assert decide_one(tmp_path, 'mkdir "$5"').verdict is Verdict.ERROR
 
 
 def test_it_prepares_first(tmp_path):
     prepare = f'echo "$1 $2 $#" > {tmp_path}/prepared'
     run = f'test -f {tmp_path}/prepared && echo unsat > "$5"'
-    assert ask(tmp_path, run, prepare=prepare, category="cifar").verdict is Verdict.UNSAT
+    assert decide_one(tmp_path, run, prepare=prepare, category="cifar").verdict is Verdict.UNSAT
     assert (tmp_path / "prepared").read_text() == "v1 cifar 4\n"
-    result = ask(tmp_path, run, prepare="echo not my benchmark >&2; exit 1")
+    result = decide_one(tmp_path, run, prepare="echo not my benchmark >&2; exit 1")
     assert (result.verdict, result.reason) == (Verdict.ERROR, "prepare_instance.sh ended with 1: not my benchmark")
 
 
 def test_its_killall_kills_nobody(tmp_path):
     """Many of the competition's scripts begin with killing every Python of the machine."""
     script = f'killall -q python3; pkill -f python; echo "$(command -v killall)" > {tmp_path}/which; echo unsat > "$5"'
-    assert ask(tmp_path, script).verdict is Verdict.UNSAT
+    assert decide_one(tmp_path, script).verdict is Verdict.UNSAT
     assert (tmp_path / "which").read_text().strip().endswith("protected/killall")
 
 
@@ -172,13 +173,13 @@ def test_the_tool_is_found_in_its_folder_or_by_the_environment(tmp_path, monkeyp
 def test_no_file_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     os.mkdir(tmp_path / "temporary")
-    ask(tmp_path, 'echo unsat > "$5"')
+    decide_one(tmp_path, 'echo unsat > "$5"')
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_values_of_a_counterexample():
-    assert read_values("(" + " ".join(f"(X_{place} {place}.5)" for place in range(12)) + ")").tolist() == [
+    assert parse_counterexample("(" + " ".join(f"(X_{place} {place}.5)" for place in range(12)) + ")").tolist() == [
         place + 0.5 for place in range(12)
     ]
-    assert read_values("((X_0 1) (X_2 3))") is None
-    assert read_values("") is None
+    assert parse_counterexample("((X_0 1) (X_2 3))") is None
+    assert parse_counterexample("") is None

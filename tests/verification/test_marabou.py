@@ -15,7 +15,7 @@ from helpers import dense, some_images
 from steadynet import Verdict, verify
 from steadynet.networks import build
 from steadynet.verification.verifiers import marabou_queries
-from steadynet.verification.verifiers.marabou_queries import forked
+from steadynet.verification.verifiers.marabou_queries import PropertyAnswer, run_in_fork
 
 pytest.importorskip("maraboupy.MarabouCore")
 
@@ -93,18 +93,19 @@ def test_a_tie_is_no_proof_and_no_refutation():
 
 
 def test_forks_crash_hang_and_raise_alone():
-    assert forked(lambda: {"verdict": "unsat"}, 5) == {"verdict": "unsat"}
-    assert forked(lambda: {"values": list(range(100_000))}, 5)["values"][-1] == 99_999
-    assert forked(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)["reason"] == "Marabou crashed with signal 9"
-    assert forked(lambda: 1 / 0, 5) == {"verdict": "error", "reason": "ZeroDivisionError: division by zero"}
+    large = PropertyAnswer("sat", points=[[0.5] * 100_000])
+    assert run_in_fork(lambda: large, 5) == large
+    killed = run_in_fork(lambda: os.kill(os.getpid(), signal.SIGKILL), 5)
+    assert killed == PropertyAnswer("error", "Marabou crashed with signal 9")
+    assert run_in_fork(lambda: 1 / 0, 5) == PropertyAnswer("error", "ZeroDivisionError: division by zero")
     started = time.perf_counter()
-    assert forked(lambda: time.sleep(60), 0.2) == {"verdict": "timeout"}
+    assert run_in_fork(lambda: time.sleep(60), 0.2) == PropertyAnswer("timeout")
     assert time.perf_counter() - started < 2
 
 
 def test_a_process_that_dies_is_every_property_s_error(monkeypatch, tmp_path):
     script = tmp_path / "dies.py"
-    script.write_text("import sys; print('{\"ready\": true}', flush=True); sys.exit('no memory')")
+    script.write_text("import sys; print('{}', flush=True); sys.exit('no memory')")
     monkeypatch.setattr(marabou_queries, "__file__", str(script))
     results = verify(threshold(), torch.tensor([[0.9], [0.1]]), torch.tensor([0, 1]), 0.1, "marabou")
     assert [result.verdict for result in results] == [Verdict.ERROR] * 2

@@ -1,4 +1,4 @@
-"""Other people's programs, run with a limit: their lines as they come, and nothing of them left behind."""
+"""External programs with a time limit: reading their output, and ending every process that they started."""
 
 from __future__ import annotations
 
@@ -15,41 +15,59 @@ from pathlib import Path
 
 from steadynet.errors import UserError, one_line
 
-LONGEST_LINE = 2**20  # bytes; more without a line end counts as a line
-KEPT = 4096  # bytes of what it complained of last
-TO_END = 0.3  # seconds between the request to end and the kill
-MARK = "STEADYNET_PROCESS"  # in the environment of the program and of all it starts
+LONGEST_LINE = 2**20  # bytes; a longer line is read as several
+ERROR_BYTES_KEPT = 4096  # of the end of the error output
+SECONDS_TO_TERMINATE = 0.3  # between SIGTERM and SIGKILL
+MARK = "STEADYNET_PROCESS"  # environment variable of the program and, by inheritance, of every process it starts
 
 
-class OverdueError(Exception):
-    """The program took longer than it may."""
+class ProgramTimeoutError(Exception):
+    """An external program did not finish in time."""
 
 
 class ExternalProgram:
-    """A running program with its own process group; leaving the ``with`` block ends it and all that it started.
+    """A running external program, in a process group of its own.
 
-    ``heard``: whether anybody wants its lines.
+    Use it in a ``with`` block. Leaving the block ends the program and every process that it started.
+
+    Args:
+        command: The program and its arguments.
+        folder: The working directory.
+        environment: Environment variables to set in addition to the present ones.
+        read_output: Whether the standard output is read, by :meth:`lines`. Otherwise it is discarded.
+
+    Raises:
+        UserError: The program cannot be started.
+
+    >>> import sys
+    >>> with ExternalProgram([sys.executable, "-c", "print('a'); print('b')"], Path.cwd()) as program:
+    ...     list(program.lines(lambda: time.perf_counter() + 60))
+    ['a', 'b']
     """
 
     def __init__(
-        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, heard: bool = True
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        read_output: bool = True,
     ) -> None:
         self._mark = uuid.uuid4().hex
-        self._lines: queue.Queue[str | None] = queue.Queue(1000)
-        self._complaints = b""
+        self._lines: queue.Queue[str | None] = queue.Queue(1000)  # None: the output has ended
+        self._errors = b""
         try:
             self.process = subprocess.Popen(
                 list(command),
                 cwd=folder,
                 env={**os.environ, **(environment or {}), MARK: self._mark},
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if heard else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if read_output else subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
         except OSError as error:
             raise UserError(f"cannot run {command[0]}: {one_line(error)}") from error
-        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._read_complaints)]
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_output, self._read_errors)]
         for reader in self._readers:
             reader.start()
 
@@ -59,87 +77,97 @@ class ExternalProgram:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def lines(self, end: Callable[[], float]) -> Iterator[str]:
-        """What it prints, line by line, until it is done; past ``end()``, by ``time.perf_counter``, it is overdue."""
+    def lines(self, deadline: Callable[[], float]) -> Iterator[str]:
+        """Yield each line of the standard output as soon as it is printed, until the program ends.
+
+        Args:
+            deadline: Returns the time, on the clock ``time.perf_counter``, at which the program must have printed its
+                next line. It is called again for every line, so the deadline may move.
+
+        Raises:
+            ProgramTimeoutError: The deadline has passed.
+        """
         while True:
             try:
-                line = self._lines.get(timeout=max(0.0, min(end() - time.perf_counter(), 0.2)))
+                line = self._lines.get(timeout=max(0.0, min(deadline() - time.perf_counter(), 0.2)))
             except queue.Empty:
-                if time.perf_counter() >= end():
-                    raise OverdueError from None
+                if time.perf_counter() >= deadline():
+                    raise ProgramTimeoutError from None
                 if self.process.poll() is not None and self._lines.empty():
-                    return  # what it left behind may hold the pipe open
+                    return  # the program has ended, but a process that it started may still hold the pipe open
                 continue
             if line is None:
                 return
             yield line
 
-    def wait(self, end: float) -> int:
-        """Its exit code, once it is done."""
-        try:
-            return self.process.wait(max(0.0, end - time.perf_counter()))
-        except subprocess.TimeoutExpired:
-            raise OverdueError from None
+    def wait(self, deadline: float) -> int:
+        """Wait until the program ends, and return its exit code.
 
-    def complaint(self) -> str:
-        """The last line it wrote to its error output."""
+        Raises:
+            ProgramTimeoutError: The deadline, on the clock ``time.perf_counter``, has passed.
+        """
+        try:
+            return self.process.wait(max(0.0, deadline - time.perf_counter()))
+        except subprocess.TimeoutExpired:
+            raise ProgramTimeoutError from None
+
+    def last_error(self) -> str:
+        """Return the last line of the error output, or an empty string."""
         self._readers[1].join(0.2)
-        lines = self._complaints.decode(errors="replace").strip().splitlines()
+        lines = self._errors.decode(errors="replace").strip().splitlines()
         return " ".join(lines[-1].split())[:300] if lines else ""
 
     def end(self) -> None:
-        """Ask the whole group to end, then kill it, and whatever of it has left the group."""
+        """Terminate the process group, then kill it, and also kill the processes that have left the group."""
         if self.process.poll() is None:
-            self._signal(signal.SIGTERM)
+            self._signal_group(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(TO_END)
-        self._signal(signal.SIGKILL)
-        for survivor in marked(self._mark):
-            _kill(os.kill, survivor, signal.SIGKILL)
+                self.process.wait(SECONDS_TO_TERMINATE)
+        self._signal_group(signal.SIGKILL)
+        for process in marked_processes(self._mark):
+            _send(os.kill, process, signal.SIGKILL)
         self.process.wait()
         for stream, reader in zip((self.process.stdout, self.process.stderr), self._readers, strict=True):
-            for _ in range(100):  # the queue may be full, or the pipe in the hands of one that no signal reaches
+            for _ in range(100):  # a reader may wait for room in the queue, or for a pipe that a survivor holds open
                 if not reader.is_alive():
                     break
-                self._empty()
+                self._discard_lines()
                 reader.join(0.01)
             if stream is not None and not reader.is_alive():
                 stream.close()
 
-    def _empty(self) -> None:
-        while True:
-            try:
+    def _discard_lines(self) -> None:
+        with suppress(queue.Empty):
+            while True:
                 self._lines.get_nowait()
-            except queue.Empty:
-                return
 
-    def _signal(self, number: int) -> None:
-        _kill(os.killpg, self.process.pid, number)
+    def _signal_group(self, number: int) -> None:
+        _send(os.killpg, self.process.pid, number)
 
-    def _read(self) -> None:
+    def _read_output(self) -> None:
         stream = self.process.stdout
         while stream is not None and (line := stream.readline(LONGEST_LINE)):
             self._lines.put(line.decode(errors="replace").rstrip("\r\n"))
         self._lines.put(None)
 
-    def _read_complaints(self) -> None:
+    def _read_errors(self) -> None:
         stream = self.process.stderr
         while stream is not None and (part := os.read(stream.fileno(), 2**16)):
-            self._complaints = (self._complaints + part)[-KEPT:]
+            self._errors = (self._errors + part)[-ERROR_BYTES_KEPT:]
 
 
-def _kill(how: Callable[[int, int], None], target: int, number: int) -> None:
+def _send(kill: Callable[[int, int], None], target: int, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        how(target, number)
+        kill(target, number)
 
 
-def marked(mark: str) -> list[int]:
-    """The processes whose environment carries this mark, where the system tells (Linux)."""
+def marked_processes(mark: str) -> list[int]:
+    """Return the ids of the processes whose environment has ``MARK`` set to this value (on Linux, else none)."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"{MARK}={mark}".encode() in path.read_bytes():
                 found.append(int(path.parent.name))
-        except OSError:  # gone, or another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
     return found

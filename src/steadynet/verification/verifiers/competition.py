@@ -1,8 +1,9 @@
-"""Any tool of the verification competition (VNN-COMP), through the competition's own contract.
+"""Any tool of the verification competition (VNN-COMP), run through the competition's interface.
 
-A tool is a folder, or its ``vnncomp_scripts``, with ``run_instance.sh v1 CATEGORY ONNX VNNLIB RESULT TIMEOUT``. The
-first line of RESULT is its verdict; with ``sat`` comes a counterexample. ``prepare_instance.sh``, where there is one,
-is called before, and its time does not count.
+A tool is a folder that has, itself or in ``vnncomp_scripts``, the script
+``run_instance.sh v1 CATEGORY ONNX VNNLIB RESULT TIMEOUT``. The first line of the file RESULT is the tool's verdict, and
+after ``sat`` follows a counterexample. If there is a ``prepare_instance.sh``, it is run first, and its time does not
+count.
 """
 
 from __future__ import annotations
@@ -14,15 +15,22 @@ from pathlib import Path
 
 from steadynet.errors import UserError
 from steadynet.plugins import setting
-from steadynet.verification.processes import ExternalProgram, OverdueError
+from steadynet.verification.processes import ExternalProgram, ProgramTimeoutError
 from steadynet.verification.properties import Result, Verdict
-from steadynet.verification.verifiers.external import Files, Outside, Told, broken, judged, read_values
+from steadynet.verification.verifiers.base import OnResult
+from steadynet.verification.verifiers.external import (
+    ExternalVerifier,
+    PropertyFiles,
+    check_sat,
+    error_result,
+    parse_counterexample,
+)
 
-SCRIPT, PREPARATION = "run_instance.sh", "prepare_instance.sh"
-LARGEST_ANSWER = 64 * 2**20  # bytes
-TO_PREPARE = 600.0  # seconds
-GRACE = 0.4  # seconds that a tool may take to say that its time is over
-WORDS = {
+RUN_SCRIPT, PREPARE_SCRIPT = "run_instance.sh", "prepare_instance.sh"
+LARGEST_RESULT = 64 * 2**20  # bytes
+SECONDS_TO_PREPARE = 600.0
+GRACE = 0.4  # seconds past the time-out in which a tool may still report it
+VERDICT_WORDS = {
     "sat": Verdict.SAT,
     "violated": Verdict.SAT,
     "unsat": Verdict.UNSAT,
@@ -32,15 +40,27 @@ WORDS = {
 }
 
 
+@dataclass(frozen=True)
+class ScriptRun:
+    """How one call of a script ended: in time and without ``failure``, or not."""
+
+    seconds: float
+    timed_out: bool = False
+    failure: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Competition(Outside):
-    """A tool of the competition, a process a property; its proof is its own word, its counterexample is replayed."""
+class Competition(ExternalVerifier):
+    """A tool of the competition, with one process per property.
+
+    Its proofs are taken as they are. Its counterexamples must replay.
+    """
 
     name = "competition"
     summary = "any VNN-COMP tool (nnenum, NeuralSAT, PyRAT, …) through its run_instance.sh"
 
     tool: str | None = setting(None, "folder with the tool's run_instance.sh; COMPETITION_TOOL unless given")
-    category: str = setting("test", "benchmark category that the tool is told")
+    category: str = setting("test", "benchmark category that is passed to the tool")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,85 +71,93 @@ class Competition(Outside):
                 "run_instance.sh: --tool FOLDER, or COMPETITION_TOOL=FOLDER"
             )
         for folder in (Path(given), Path(given) / "vnncomp_scripts"):
-            if (folder / SCRIPT).is_file():
+            if (folder / RUN_SCRIPT).is_file():
                 object.__setattr__(self, "tool", str(folder.resolve()))
                 return
-        raise UserError(f"{given} is no tool of the competition: it has no {SCRIPT}, nor has its vnncomp_scripts")
+        raise UserError(f"{given} is no tool of the competition: it has no {RUN_SCRIPT}, nor has its vnncomp_scripts")
 
-    def decide(self, files: Files, indices: list[int], on_result: Told) -> None:
-        """One process after the other."""
-        protect(files.folder)
+    def decide(self, files: PropertyFiles, indices: list[int], on_result: OnResult) -> None:
+        """Run the tool once per property, one after the other."""
+        disable_kill_commands(files.folder)
         for index in indices:
             started = time.perf_counter()
             try:
                 result = self._decide(files, index)
-            except Exception as error:  # the other properties go on
-                result = broken(error, time.perf_counter() - started)
+            except Exception as error:  # the other properties must still be decided
+                result = error_result(error, time.perf_counter() - started)
             on_result(index, result)
 
-    def _decide(self, files: Files, index: int) -> Result:
-        answer, told = files.folder / f"{index}.result", ["v1", self.category, str(files.model)]
-        told.append(str(files.property(index)))
-        if (self._folder / PREPARATION).is_file():
-            seconds, problem = self._run(files, PREPARATION, told, TO_PREPARE)
-            if problem:
-                reason = "took too long" if problem is Verdict.TIMEOUT else problem
-                return self._result(Verdict.ERROR, seconds, f"{PREPARATION} {reason}")
-        answer.unlink(missing_ok=True)
-        seconds, problem = self._run(files, SCRIPT, [*told, str(answer), f"{self.timeout:g}"], self.timeout + GRACE)
-        if problem is Verdict.TIMEOUT:
-            return self._result(Verdict.TIMEOUT, seconds, "")
-        if problem:
-            return self._result(Verdict.ERROR, seconds, f"{SCRIPT} {problem}")
-        return self._read(files, index, answer, seconds)
+    def _decide(self, files: PropertyFiles, index: int) -> Result:
+        arguments = ["v1", self.category, str(files.model), str(files.property(index))]
+        if (self._folder / PREPARE_SCRIPT).is_file():
+            prepared = self._run(files, PREPARE_SCRIPT, arguments, SECONDS_TO_PREPARE)
+            if prepared.timed_out:
+                return self._result(Verdict.ERROR, prepared.seconds, f"{PREPARE_SCRIPT} took too long")
+            if prepared.failure:
+                return self._result(Verdict.ERROR, prepared.seconds, prepared.failure)
+        result_file = files.folder / f"{index}.result"
+        arguments += [str(result_file), f"{self.timeout:g}"]
+        done = self._run(files, RUN_SCRIPT, arguments, self.timeout + GRACE)
+        if done.timed_out:
+            return self._result(Verdict.TIMEOUT, done.seconds)
+        if done.failure:
+            return self._result(Verdict.ERROR, done.seconds, done.failure)
+        return self._read(files, index, result_file, done.seconds)
 
-    def _read(self, files: Files, index: int, answer: Path, seconds: float) -> Result:
-        if not answer.is_file():
-            return self._result(Verdict.ERROR, seconds, f"{SCRIPT} wrote no result")
-        if answer.stat().st_size > LARGEST_ANSWER:
-            return self._result(Verdict.ERROR, seconds, f"its result is larger than {LARGEST_ANSWER >> 20} MiB")
-        word, _, rest = answer.read_text(encoding="utf-8", errors="replace").strip().partition("\n")
-        verdict = WORDS.get(word.strip().lower())
+    def _run(self, files: PropertyFiles, script: str, arguments: list[str], limit: float) -> ScriptRun:
+        """Run a script of the tool for at most ``limit`` seconds."""
+        started = time.perf_counter()
+        path = f"{_kill_commands(files.folder)}{os.pathsep}{os.environ.get('PATH', '')}"
+        environment = {"PATH": path, "ABCROWN_TEST_RUN": "1"}
+        command = ["bash", str(self._folder / script), *arguments]
+        with ExternalProgram(command, self._folder, environment, read_output=False) as program:
+            try:
+                code = program.wait(started + limit)
+            except ProgramTimeoutError:
+                return ScriptRun(time.perf_counter() - started, timed_out=True)
+            seconds = time.perf_counter() - started
+            if code:
+                error = program.last_error() or "no error message"
+                return ScriptRun(seconds, failure=f"{script} ended with {code}: {error}")
+            return ScriptRun(seconds)
+
+    def _read(self, files: PropertyFiles, index: int, result_file: Path, seconds: float) -> Result:
+        if not result_file.is_file():
+            return self._result(Verdict.ERROR, seconds, f"{RUN_SCRIPT} wrote no result")
+        if result_file.stat().st_size > LARGEST_RESULT:
+            return self._result(Verdict.ERROR, seconds, f"its result is larger than {LARGEST_RESULT >> 20} MiB")
+        word, _, rest = result_file.read_text(encoding="utf-8", errors="replace").strip().partition("\n")
+        verdict = VERDICT_WORDS.get(word.strip().lower())
         if verdict is None:
             return self._result(Verdict.ERROR, seconds, f"its result is {word.strip()[:60]!r}, which is no verdict")
         seconds = max(seconds, self.timeout) if verdict is Verdict.TIMEOUT else seconds
-        return judged(files, index, read_values(rest), self._result(verdict, seconds, ""))
+        return check_sat(files, index, parse_counterexample(rest), self._result(verdict, seconds)).result
 
-    def _run(self, files: Files, script: str, told: list[str], limit: float) -> tuple[float, str | Verdict]:
-        """How long a script took, and what went wrong, if anything did: it was overdue, or what it complained of."""
-        started = time.perf_counter()
-        search = f"{files.folder / 'protected'}{os.pathsep}{os.environ.get('PATH', '')}"
-        environment = {"PATH": search, "ABCROWN_TEST_RUN": "1"}
-        with ExternalProgram(
-            ["bash", str(self._folder / script), *told], self._folder, environment, heard=False
-        ) as program:
-            try:
-                code = program.wait(started + limit)
-            except OverdueError:
-                return time.perf_counter() - started, Verdict.TIMEOUT
-            seconds = time.perf_counter() - started
-            return seconds, f"ended with {code}: {program.complaint() or 'no word why'}" if code else ""
-
-    def _result(self, verdict: Verdict, seconds: float, reason: str) -> Result:
-        return Result(verdict, seconds, decided_by=self._title, reason=reason)
+    def _result(self, verdict: Verdict, seconds: float, reason: str = "") -> Result:
+        return Result(verdict, seconds, decided_by=self._tool_name, reason=reason)
 
     @property
     def _folder(self) -> Path:
         return Path(self.tool or "")
 
     @property
-    def _title(self) -> str:
+    def _tool_name(self) -> str:
         folder = self._folder
         return folder.parent.name if folder.name == "vnncomp_scripts" else folder.name
 
 
-def protect(folder: Path) -> None:
-    """Put a ``killall`` and a ``pkill`` that do nothing into ``folder/protected``.
+def disable_kill_commands(folder: Path) -> None:
+    """Write a ``killall`` and a ``pkill`` that do nothing, for the tool's search path.
 
-    The competition's scripts own their machine: many begin by killing every Python there is, this one included.
+    In the competition a tool has the machine to itself, and many scripts begin by killing every Python process. That
+    would end this process, too.
     """
     for name in ("killall", "pkill"):
-        path = folder / "protected" / name
+        path = _kill_commands(folder) / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")
         path.chmod(0o755)
+
+
+def _kill_commands(folder: Path) -> Path:
+    return folder / "protected"

@@ -1,34 +1,34 @@
 """Marabou, an independent complete verifier (``pip install "steadynet[marabou]"``).
 
-One query a margin. Marabou computes with tolerances, so its ``unsat`` is Marabou's word; its ``sat`` counts only with a
-counterexample that replays.
+Marabou decides one query per margin. It computes with tolerances, and its ``unsat`` is taken as it is. Its ``sat``
+counts only with a counterexample that replays.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 
 from steadynet.errors import UserError
-from steadynet.verification.processes import ExternalProgram, OverdueError
+from steadynet.verification.processes import ExternalProgram, ProgramTimeoutError
 from steadynet.verification.properties import Result, Verdict
 from steadynet.verification.verifiers import marabou_queries
-from steadynet.verification.verifiers.external import Files, Outside, Told, judged
+from steadynet.verification.verifiers.base import OnResult
+from steadynet.verification.verifiers.external import ExternalVerifier, PropertyFiles, SatCheck, check_sat
+from steadynet.verification.verifiers.marabou_queries import Message, PropertyAnswer
 
-GRACE = 1.0  # seconds; the process keeps the time itself
-TO_READ = 600.0  # seconds to start and read the network, which do not count
+GRACE = 1.0  # seconds; the process itself keeps to the time-out
+SECONDS_TO_READ = 600.0  # to start and to read the network; this time does not count
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marabou(Outside):
-    """All properties in one process, each in a fork of its own; start and reading of the network do not count."""
+class Marabou(ExternalVerifier):
+    """Marabou, in one process that forks once per property. Its start and its reading of the network do not count."""
 
     name = "marabou"
     summary = "Marabou, an independent complete verifier with tolerances; for small networks"
@@ -38,51 +38,54 @@ class Marabou(Outside):
         if importlib.util.find_spec("maraboupy") is None:
             raise UserError('Marabou is not installed: pip install "steadynet[marabou]" (Python 3.8 to 3.11)')
 
-    def decide(self, files: Files, indices: list[int], on_result: Told) -> None:
-        """Take up each line as it comes; whatever has none when the process is gone is an error."""
-        self._write_task(files, indices)
-        left, reason, end = list(indices), "", [time.perf_counter() + TO_READ]
+    def decide(self, files: PropertyFiles, indices: list[int], on_result: OnResult) -> None:
+        """Report each property when its line is printed. Those without a line when the process ends are errors."""
+        self._write_queries(files, indices)
+        undecided, reason = list(indices), ""
+        deadline = time.perf_counter() + SECONDS_TO_READ
         command = [sys.executable, marabou_queries.__file__, str(files.folder)]
         with ExternalProgram(command, files.folder) as program:
             try:
-                for line in program.lines(lambda: end[0]):
-                    said = json.loads(line)
-                    end[0], reason = time.perf_counter() + self.timeout + GRACE, said.get("error", reason)
-                    if "row" in said:
-                        index = indices[said["row"]]
-                        left.remove(index)
-                        on_result(index, self._result(files, index, said))
-            except OverdueError:
+                for line in program.lines(lambda: deadline):  # noqa: B023 (each line moves it)
+                    deadline = time.perf_counter() + self.timeout + GRACE
+                    message = Message.from_line(line)
+                    reason = message.error or reason
+                    if message.answer is not None:
+                        index = indices[message.row]
+                        undecided.remove(index)
+                        on_result(index, self._result(files, index, message.answer, message.seconds))
+            except ProgramTimeoutError:
                 reason = "Marabou's process hangs"
-            reason = reason or f"Marabou's process ended: {program.complaint() or 'no word why'}"
-        for index in left:
+            reason = reason or f"Marabou's process ended: {program.last_error() or 'no error message'}"
+        for index in undecided:
             on_result(index, Result(Verdict.ERROR, 0.0, decided_by=self.name, reason=reason))
 
-    def _write_task(self, files: Files, indices: list[int]) -> None:
+    def _write_queries(self, files: PropertyFiles, indices: list[int]) -> None:
         properties = files.properties
-        region, labels = (
-            properties.region[torch.tensor(indices, device=properties.images.device)],
-            properties.labels[indices],
-        )
-        lower, upper = (corner.flatten(1).double().cpu().numpy() for corner in (region.lower, region.upper))
-        likely = properties.network(properties.images[indices]).argsort(
-            1, descending=True
-        )  # a counterexample comes soon
+        region = properties.region[torch.tensor(indices, device=properties.images.device)]
+        labels = properties.labels[indices]
+        # The most likely other class comes first, so that a counterexample is found soon.
+        ranked = properties.network(properties.images[indices]).argsort(1, descending=True)
         others = [
-            [other for other in row.tolist() if other != label] for row, label in zip(likely, labels, strict=True)
+            [other for other in row.tolist() if other != label] for row, label in zip(ranked, labels, strict=True)
         ]
         np.savez(
-            files.folder / "task.npz", lower=lower, upper=upper, labels=labels.cpu().numpy(), others=np.array(others),
+            files.folder / marabou_queries.QUERIES,
+            lower=region.lower.flatten(1).double().cpu().numpy(),
+            upper=region.upper.flatten(1).double().cpu().numpy(),
+            labels=labels.cpu().numpy(),
+            others=np.array(others),
             seconds=self.timeout,
-        )  # fmt: skip
+        )
 
-    def _result(self, files: Files, index: int, said: dict[str, Any]) -> Result:
-        result = Result(Verdict(said["verdict"]), said["seconds"], decided_by=self.name, reason=said.get("reason", ""))
-        for values in said.get("values", []):
-            found = judged(files, index, np.array(values), result)
-            if found.verdict is Verdict.SAT or not found.reason.endswith("does not replay"):
-                return found
-            result = replace(found, verdict=Verdict.SAT)
-        if result.verdict is Verdict.SAT:  # within its tolerances, but not within the network's rounding
-            return replace(result, verdict=Verdict.UNKNOWN)
-        return result
+    def _result(self, files: PropertyFiles, index: int, answer: PropertyAnswer, seconds: float) -> Result:
+        result = Result(Verdict(answer.verdict), seconds, decided_by=self.name, reason=answer.reason)
+        if result.verdict is not Verdict.SAT:
+            return result
+        for point in answer.points:
+            checked = check_sat(files, index, np.array(point), result)
+            if checked.check is not SatCheck.DOES_NOT_REPLAY:
+                return checked.result
+            result = replace(result, reason=checked.result.reason)
+        # The point is a counterexample within Marabou's tolerances, but not within the network's rounding.
+        return replace(result, verdict=Verdict.UNKNOWN)
