@@ -9,6 +9,7 @@ import pytest
 from grids import write_grid
 from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import PAPER, paper_numbers
 from steadynet.experiments.plan import planned
@@ -131,7 +132,7 @@ def test_a_run_belongs_to_what_the_users_files_hold(tmp_path, name):
 def test_what_each_kind_of_task_asks_for(tmp_path):
     resources = "[resources]\ncpus = 4\n[resources.verify]\ncpus = 2\ngpus = 0.5\n\n[models.tiny]"
     grid = read_grid(str(write_grid(tmp_path, ("[models.tiny]", resources))))
-    plan = planned(tmp_path / "out", cells_of(grid, [0], {"method": ["natural"]}))
+    plan = planned(ExperimentDirectory(tmp_path / "out"), cells_of(grid, [0], {"method": ["natural"]}))
     found = {(task.kind, task.cpus, task.gpus, task.spec.get("device")) for task in plan.tasks.values()}
     assert found == {("train", 4, 0, None), ("evaluate", 4, 0, "cpu"), ("verify", 2, 0.5, "auto")}
 

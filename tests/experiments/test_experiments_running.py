@@ -22,6 +22,7 @@ from grids import (
     write_grid,
 )
 from runs import epochs_of, files, same_weights, start
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.lock import locked
 from steadynet.files import read_toml
 from steadynet.report.collect import collect
@@ -259,7 +260,7 @@ def test_status(finished, tmp_path, capsys, monkeypatch):
     assert "stopped" in stopped
     assert "time left, once it goes on" in stopped
     monkeypatch.chdir(tmp_path)
-    with locked(out):
+    with locked(ExperimentDirectory(out)):
         at_work = said(capsys, "status")
     assert "at work" in at_work
     assert f"running: {running} 1/4 epoch 1/4" in at_work
@@ -275,5 +276,5 @@ def test_mistakes(finished, tmp_path, capsys, monkeypatch):
     assert "workers = 0" in refused(capsys, "reproduce", grid, "--workers", "0")
     assert "no experiment" in refused(capsys, "status", tmp_path)
     assert "there are no experiments" in refused(capsys, "status")
-    with locked(done):
+    with locked(ExperimentDirectory(done)):
         assert "another steadynet is at work" in refused(capsys, "reproduce", grid, "--out", done)

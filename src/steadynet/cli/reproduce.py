@@ -46,6 +46,7 @@ def _seed(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display.grid import GridDisplay, show_failures, show_table
     from steadynet.cli.display.terminal import console
+    from steadynet.experiments.directory import ExperimentDirectory
     from steadynet.experiments.grid import names, read_grid
     from steadynet.experiments.runner import reproduce
 
@@ -68,7 +69,8 @@ def _run(arguments: argparse.Namespace) -> int:
             f"see: steadynet status {shlex.quote(str(out))}"
         ) from stop
     show_table(grid.title, outcome.rows)
-    console.print(f"written: {out / 'table.csv'}, {out / 'table.json'}", soft_wrap=True)
+    written = ExperimentDirectory(out)
+    console.print(f"written: {written.table_csv}, {written.table_json}", soft_wrap=True)
     console.print(f"as a page, with figures: steadynet report {shlex.quote(str(out))} --open", soft_wrap=True)
     show_failures(outcome.failures)
     return 1 if outcome.failures else 0

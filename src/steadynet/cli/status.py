@@ -21,12 +21,13 @@ def _configure(parser: Parser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.grid import show_status
+    from steadynet.experiments.directory import ExperimentDirectory, experiments_below
     from steadynet.experiments.status import read_status
 
-    found = [Path(path) for path in arguments.out] or sorted(path.parent for path in FOLDER.glob("*/status.json"))
+    found = [ExperimentDirectory(Path(path)) for path in arguments.out] or list(experiments_below(FOLDER))
     if not found:
         raise UserError(f"there are no experiments in {FOLDER}/: name a directory, or start one with reproduce")
-    contents = {str(path): read_status(path) for path in found}
+    contents = {str(experiment.path): read_status(experiment) for experiment in found}
     if arguments.json:
         sys.stdout.write(json.dumps(contents, indent=2) + "\n")
         return

@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     config = RunDirectory.existing(given["init"]).read_config()
     values: dict[str, Any] = {key: config[key] for key in INHERITED if key in config} | given
     out = Path(arguments.out)
-    if out.exists() and not (RunDirectory(out).is_run() or (out / "tuning.json").is_file()):
+    if out.exists() and not (RunDirectory(out).is_run() or RunDirectory(out).tuning.is_file()):
         raise UserError(f"{out} exists and is not a run directory: choose another --out")
     record = tune(
         values, AccuracyWindow(*arguments.target_drop), budget, out=out, trials=Path(f"{out}.trials"), train=_trained

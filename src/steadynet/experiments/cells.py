@@ -17,6 +17,7 @@ from steadynet import data as data_sets
 from steadynet import networks, objectives
 from steadynet.data import Dataset
 from steadynet.errors import UnknownNameError, UserError
+from steadynet.experiments.directory import run_path
 from steadynet.experiments.grid import KINDS, Grid
 from steadynet.experiments.shards import Ask
 from steadynet.experiments.tuning import TuningBudget
@@ -51,7 +52,7 @@ class Cell:
     @property
     def run(self) -> str:
         """The run directory, relative to the experiment's."""
-        return f"runs/{self.key}"
+        return run_path(self.key)
 
     @property
     def data(self) -> str:

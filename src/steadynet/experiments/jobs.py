@@ -14,7 +14,6 @@ from steadynet import data as data_sets
 from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.experiments import tuning
-from steadynet.experiments.shards import shard_directory
 from steadynet.experiments.tasks import Event, Task
 from steadynet.files import write_json
 from steadynet.runs.directory import RunDirectory
@@ -114,7 +113,7 @@ def _verify(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
     trained, dataset = _trained(spec, root)
     if trained is None:
         return {}
-    shard = TrainedNetwork(trained.network, trained.config, shard_directory(trained.run, spec["shard"]))
+    shard = TrainedNetwork(trained.network, trained.config, trained.run.shard(spec["shard"]))
     shard.run.path.mkdir(parents=True, exist_ok=True)
     verifier = make_verifier(spec["verifier"], spec["verifier_settings"])
     torch.manual_seed(0)

@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
 from steadynet.errors import UserError
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.files import disk_errors
 
 if sys.platform != "win32":  # where nothing is locked
@@ -20,11 +20,12 @@ PATIENCE = 3.0  # seconds for the workers of a killed process to end
 
 
 @contextmanager
-def locked(root: Path, patience: float = PATIENCE) -> Iterator[None]:
+def locked(experiment: ExperimentDirectory, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the lock, or say that somebody else does."""
+    root = experiment.path
     with disk_errors(root):
         root.mkdir(parents=True, exist_ok=True)
-        file = (root / ".lock").open("w")
+        file = experiment.lock.open("w")
     with file:
         end = time.monotonic() + patience
         while not _taken(file):
@@ -43,10 +44,10 @@ def _taken(file: TextIO) -> bool:
     return True
 
 
-def is_locked(root: Path) -> bool:
+def is_locked(experiment: ExperimentDirectory) -> bool:
     """Whether somebody is at work."""
     try:
-        with locked(root, patience=0):
+        with locked(experiment, patience=0):
             return False
     except UserError:
         return True

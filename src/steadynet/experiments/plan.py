@@ -13,6 +13,7 @@ from steadynet import data as data_sets
 from steadynet.errors import UserError
 from steadynet.experiments import tuning
 from steadynet.experiments.cells import RELATIVE, Cell
+from steadynet.experiments.directory import ExperimentDirectory, trials_path
 from steadynet.experiments.shards import Ask, put_together
 from steadynet.experiments.tasks import Task
 from steadynet.files import read_json, write_text
@@ -46,7 +47,7 @@ class Plan:
             self.done.add(task.name)
 
 
-def planned(root: Path, cells: Sequence[Cell]) -> Plan:
+def planned(root: ExperimentDirectory, cells: Sequence[Cell]) -> Plan:
     """The tasks of these cells and of what they start from."""
     plan, chosen = Plan(several_seeds=len({cell.seed for cell in cells}) > 1), _images(cells)
     for cell in cells:
@@ -84,12 +85,12 @@ def _loaded(name: str) -> data_sets.Dataset:
         raise UserError(f"data = '{name}': {error}{hint}") from error
 
 
-def _write_tasks(root: Path, chosen: dict[tuple[str, tuple[int, int | None]], list[int]]) -> None:
+def _write_tasks(root: ExperimentDirectory, chosen: dict[tuple[str, tuple[int, int | None]], list[int]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["data", "test_image"])
     writer.writerows(sorted({(data, index) for (data, _), images in chosen.items() for index in images}))
-    write_text(root / "tasks.csv", text.getvalue())
+    write_text(root.test_images, text.getvalue())
 
 
 def training_name(cell: Cell) -> str:
@@ -97,15 +98,15 @@ def training_name(cell: Cell) -> str:
     return f"{cell.key}/{'tune' if cell.drop else 'train'}"
 
 
-def _add_training(plan: Plan, root: Path, cell: Cell) -> None:
-    name, run = training_name(cell), RunDirectory(root / cell.run)
+def _add_training(plan: Plan, root: ExperimentDirectory, cell: Cell) -> None:
+    name, run = training_name(cell), root.run(cell.key)
     spec: dict[str, Any] = {"run": cell.run, "settings": cell.settings}
     reads: tuple[str, ...] = (cell.run,)
     writes: tuple[str, ...] = (cell.run,)
     if cell.init:
         reads = (cell.init.run, *reads)
     if cell.drop:
-        trials = f"trials/{cell.key}"
+        trials = trials_path(cell.key)
         spec |= {"drop": list(cell.drop), "tuning": cell.tuning, "trials": trials}
         reads, writes = (*reads, trials), (*writes, trials)
     task = Task(
@@ -121,7 +122,7 @@ def _add_training(plan: Plan, root: Path, cell: Cell) -> None:
     plan.add(task, run.weights.is_file() or tuning.missed(run.path))
 
 
-def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
+def _add_evaluation(plan: Plan, root: ExperimentDirectory, cell: Cell) -> None:
     spec = {
         "run": cell.run,
         "data": cell.data,
@@ -130,7 +131,7 @@ def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
         "images": cell.evaluation.get("images"),
     }
     demand = cell.demand("evaluate")
-    needs, reads, writes = (training_name(cell),), _network(cell), (f"{cell.run}/evaluation.json",)
+    needs, reads, writes = (training_name(cell),), _network(cell), (RunDirectory(Path(cell.run)).evaluation.as_posix(),)
     task = Task(
         f"{cell.key}/evaluate",
         "evaluate",
@@ -141,14 +142,14 @@ def _add_evaluation(plan: Plan, root: Path, cell: Cell) -> None:
         **demand,
         **plan.words(cell, "evaluate"),
     )
-    run = RunDirectory(root / cell.run)
+    run = root.run(cell.key)
     plan.add(task, tuning.missed(run.path) or evaluated(run, cell))
 
 
 def _network(cell: Cell) -> tuple[str, ...]:
     """The files that a trained network is loaded from; or the record that tuning found none."""
     run = RunDirectory(Path(cell.run))
-    files = (run.config, run.weights, run.model_source, tuning.record_path(run.path))
+    files = (run.config, run.weights, run.model_source, run.tuning)
     return tuple(path.as_posix() for path in files)
 
 
@@ -172,8 +173,8 @@ def evaluated(run: RunDirectory, cell: Cell) -> bool:
     return (found["images"], steps, radii) == (images, cell.pgd_steps, list(cell.radii))
 
 
-def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> None:
-    run, ask = RunDirectory(root / cell.run), cell.ask(images)
+def _add_verification(plan: Plan, root: ExperimentDirectory, cell: Cell, images: list[int]) -> None:
+    run, ask = root.run(cell.key), cell.ask(images)
     plan.asks[cell.key] = ask
     if tuning.missed(run.path):
         return
@@ -192,6 +193,6 @@ def _add_verification(plan: Plan, root: Path, cell: Cell, images: list[int]) -> 
         }
         name = f"{cell.key}/verify-{shard}"
         words = plan.words(cell, f"verify ε {eps:.3g} #{int(shard[-3:]) + 1}")
-        writes = (f"{cell.run}/shards/{shard}",)
+        writes = (RunDirectory(Path(cell.run)).shard(shard).path.as_posix(),)
         task = Task(name, "verify", spec | _device(demand), needs, _network(cell), writes, **demand, **words)
         plan.add(task, shard not in still_open)

@@ -11,6 +11,7 @@ from typing import Any
 
 from steadynet.errors import UserError
 from steadynet.experiments.cells import Cell, Only, cells_of
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines import Engine
 from steadynet.experiments.grid import Grid
 from steadynet.experiments.lock import locked
@@ -21,7 +22,6 @@ from steadynet.experiments.status import Status
 from steadynet.experiments.table import TableRow, rows_of, write_table
 from steadynet.experiments.tasks import Event, State
 from steadynet.files import read_toml, write_text
-from steadynet.runs.directory import RunDirectory
 
 ENDED: tuple[State, ...] = ("done", "failed", "blocked")
 
@@ -61,17 +61,18 @@ def reproduce(
     grid = dataclasses.replace(grid, files={})  # as the files are now
     cells = cells_of(grid, seeds, only)
     for other in reuse:
-        if not (other / "runs").is_dir():
+        if not ExperimentDirectory(other).runs.is_dir():
             raise UserError(f"--reuse {other}: it holds no experiment")
     watcher = watcher or Watcher()
-    with locked(out):
-        seeds = _write_grid(out, grid, seeds, engine, cells)
+    experiment = ExperimentDirectory(out)
+    with locked(experiment):
+        seeds = _write_grid(experiment, grid, seeds, engine, cells)
         for cell in cells:
-            _take_from(reuse, out, cell)
-        plan = planned(out, cells)
-        status = Status(out, grid.name, plan)
+            _take_from(reuse, experiment, cell)
+        plan = planned(experiment, cells)
+        status = Status(experiment, grid.name, plan)
         watcher.on_start(plan, status)
-        finished = _Finisher(out, plan)
+        finished = _Finisher(experiment, plan)
 
         def on_event(event: Event) -> None:
             status.take(event)
@@ -83,22 +84,22 @@ def reproduce(
         finally:
             status.write()
         finished.everything()
-        rows = table_of(out, grid, seeds)
-        write_table(out, rows)
+        rows = table_of(experiment, grid, seeds)
+        write_table(experiment, rows)
     return Outcome(rows, status.failures())
 
 
-def table_of(out: Path, grid: Grid, seeds: Sequence[int]) -> list[TableRow]:
+def table_of(experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int]) -> list[TableRow]:
     """The table of all cells that have a run, whoever made it, when and in which order."""
-    cells = [cell for cell in cells_of(grid, seeds) if (out / cell.run).is_dir()]
-    return rows_of(out, grid.name, cells, asks_of(cells))
+    cells = [cell for cell in cells_of(grid, seeds) if experiment.run(cell.key).path.is_dir()]
+    return rows_of(experiment, grid.name, cells, asks_of(cells))
 
 
 class _Finisher:
     """Puts the shards of a run at a radius together as soon as the last of them has ended."""
 
-    def __init__(self, root: Path, plan: Plan) -> None:
-        self.root, self.plan = root, plan
+    def __init__(self, experiment: ExperimentDirectory, plan: Plan) -> None:
+        self.experiment, self.plan = experiment, plan
         self.left: dict[tuple[str, float], set[str]] = {}
         for task in plan.left:
             if task.kind == "verify":
@@ -118,26 +119,28 @@ class _Finisher:
             self._put_together(key)
 
     def _put_together(self, key: str, eps: float | None = None) -> None:
-        put_together(RunDirectory(self.root / "runs" / key), self.plan.asks[key], eps)
+        put_together(self.experiment.run(key), self.plan.asks[key], eps)
 
 
 def _place(spec: Mapping[str, Any]) -> tuple[str, float]:
-    return str(spec["run"]).removeprefix("runs/"), spec["eps"]
+    return Path(spec["run"]).name, spec["eps"]
 
 
-def _take_from(others: Sequence[Path], out: Path, cell: Cell) -> None:
+def _take_from(others: Sequence[Path], experiment: ExperimentDirectory, cell: Cell) -> None:
     for other in others:
-        source, run = other / cell.run, out / cell.run
-        if not run.exists() and RunDirectory(source).weights.is_file():
+        source, run = ExperimentDirectory(other).run(cell.key), experiment.run(cell.key).path
+        if not run.exists() and source.weights.is_file():
             made = run.with_name(f".{run.name}.made")
             shutil.rmtree(made, ignore_errors=True)
-            shutil.copytree(source, made)
+            shutil.copytree(source.path, made)
             made.rename(run)
 
 
-def _write_grid(out: Path, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]) -> list[int]:
+def _write_grid(
+    experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]
+) -> list[int]:
     """The resolved grid with how it was made; a second call keeps the date and the seeds of the first. All seeds."""
-    path, made = out / "grid.toml", provenance()
+    path, made = experiment.grid, provenance()
     before = read_toml(path).get("made", {}) if path.is_file() else {}
     first, seeds = before.get("started"), sorted({*before.get("seeds", []), *seeds})
     made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made

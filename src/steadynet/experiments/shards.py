@@ -55,11 +55,6 @@ class Ask:
         return result
 
 
-def shard_directory(run: RunDirectory, shard: str) -> RunDirectory:
-    """Where a shard's verdicts and counterexamples are until they are put together."""
-    return RunDirectory(run.path / "shards" / shard)
-
-
 def _of_radius(eps: float) -> str:
     return f"eps-{eps:.6g}-"
 
@@ -70,7 +65,7 @@ def put_together(run: RunDirectory, ask: Ask, eps: float | None = None) -> None:
     In the order asked, as ``steadynet verify`` writes them. Killed at any moment, it can be done again: a shard goes
     when its rows and counterexamples are in their place.
     """
-    folder = run.path / "shards"
+    folder = run.shards
     if not folder.is_dir():
         return
     taken = sorted(folder.glob("*" if eps is None else f"{_of_radius(eps)}*"))

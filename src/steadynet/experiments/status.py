@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from steadynet.errors import UserError
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.lock import is_locked
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.tasks import Event
@@ -21,8 +22,8 @@ WRITE_EVERY = 1.0  # seconds
 class Status:
     """What every task of a grid is at."""
 
-    def __init__(self, root: Path, name: str, plan: Plan) -> None:
-        self.path = root / "status.json"
+    def __init__(self, root: ExperimentDirectory, name: str, plan: Plan) -> None:
+        self.path = root.status
         self._written = 0.0
         now, before = time.time(), _earlier(self.path)
         self.content: dict[str, Any] = {"name": name, "started": now, "updated": now, "tasks": {}}
@@ -69,11 +70,11 @@ def _earlier(path: Path) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def read_status(root: Path) -> dict[str, Any]:
+def read_status(root: ExperimentDirectory) -> dict[str, Any]:
     """The status of a grid, with whether anybody is at work on it; what was running then is waiting now."""
-    path = root / "status.json"
+    path = root.status
     if not path.is_file():
-        raise UserError(f"{root} holds no experiment (it has no {path.name})")
+        raise UserError(f"{root.path} holds no experiment (it has no {path.name})")
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

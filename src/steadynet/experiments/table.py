@@ -7,16 +7,15 @@ import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 from steadynet.experiments import tuning
 from steadynet.experiments.cells import Cell
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.plan import evaluated, read_evaluation
 from steadynet.experiments.shards import Ask
 from steadynet.files import write_json, write_text
-from steadynet.runs.directory import RunDirectory
 from steadynet.verification.properties import Verdict
 from steadynet.verification.run import summarise
 from steadynet.verification.verdicts import read_rows
@@ -45,7 +44,9 @@ class TableRow:
     note: str = ""
 
 
-def rows_of(root: Path, experiment: str, cells: Sequence[Cell], asks: Mapping[str, Ask]) -> list[TableRow]:
+def rows_of(
+    root: ExperimentDirectory, experiment: str, cells: Sequence[Cell], asks: Mapping[str, Ask]
+) -> list[TableRow]:
     """Every row of these cells, in their order, whatever the order in which they were done."""
     rows = [row for cell in cells for row in _rows(root, experiment, cell, asks[cell.key])]
     numbers = paper_numbers(experiment)
@@ -53,8 +54,8 @@ def rows_of(root: Path, experiment: str, cells: Sequence[Cell], asks: Mapping[st
     return [replace(row, paper_value=numbers.get((row.model, row.method, row.eps, row.metric))) for row in rows]
 
 
-def _rows(root: Path, experiment: str, cell: Cell, ask: Ask) -> list[TableRow]:
-    run = RunDirectory(root / cell.run)
+def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, ask: Ask) -> list[TableRow]:
+    run = root.run(cell.key)
     note = MISSED if tuning.missed(run.path) else ""
 
     def row(
@@ -128,14 +129,14 @@ def _differences(rows: Sequence[TableRow], cells: Sequence[Cell]) -> list[TableR
     return result
 
 
-def write_table(root: Path, rows: Sequence[TableRow]) -> None:
+def write_table(root: ExperimentDirectory, rows: Sequence[TableRow]) -> None:
     """``table.json`` and ``table.csv``: the same rows."""
-    write_json(root / "table.json", [asdict(row) for row in rows])
+    write_json(root.table_json, [asdict(row) for row in rows])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in fields(TableRow)])
     writer.writerows([["" if cell is None else cell for cell in asdict(row).values()] for row in rows])
-    write_text(root / "table.csv", text.getvalue())
+    write_text(root.table_csv, text.getvalue())
 
 
 @dataclass(frozen=True)

@@ -140,27 +140,22 @@ def tune(
 def _finish(record: dict[str, Any], final: float | None, epochs: int, out: Path, trials: Path) -> dict[str, Any]:
     record |= {"reached": final is not None, "value": final}
     if final is None:
-        write_json(record_path(out), record)
+        write_json(RunDirectory(out).tuning, record)
         return record
     drop = [trial["drop"] for trial in record["trials"] if trial["value"] == final][-1]
     record |= {"drop": drop, "accuracy": record["accuracy_before"] - drop}
     made = out.with_name(f".{out.name}.made")
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(trials / f"{epochs}-epochs-{final:.6g}", made)
-    write_json(record_path(made), record)
+    write_json(RunDirectory(made).tuning, record)
     shutil.rmtree(out, ignore_errors=True)  # at most the record of an earlier search
     made.rename(out)
     return record
 
 
-def record_path(run: Path) -> Path:
-    """The record of the search that made a run."""
-    return run / "tuning.json"
-
-
 def read_record(run: Path) -> dict[str, Any]:
     """What was tried, and whether the window was reached."""
-    path = record_path(run)
+    path = RunDirectory(run).tuning
     return read_json(path) if path.is_file() else {}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from steadynet import data
 from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.grid import checked
 from steadynet.experiments.runner import table_of
 from steadynet.experiments.status import counts, read_status
@@ -61,8 +62,8 @@ def collect(folders: Sequence[Path]) -> list[Experiment]:
         if not found:
             raise UserError(f"{folder} holds no runs: give run directories, or what steadynet reproduce wrote")
         for path in found:
-            if (path / "grid.toml").is_file():
-                experiments.append(_experiment(path))
+            if ExperimentDirectory(path).is_experiment():
+                experiments.append(_experiment(ExperimentDirectory(path)))
             else:
                 single.append(path)
     runs = _runs(dict.fromkeys(single))
@@ -73,7 +74,7 @@ def collect(folders: Sequence[Path]) -> list[Experiment]:
 
 def _found(folder: Path, depth: int = 2) -> Iterator[Path]:
     """The runs and experiments that a folder is or holds."""
-    if (folder / "grid.toml").is_file() or RunDirectory(folder).is_run():
+    if ExperimentDirectory(folder).is_experiment() or RunDirectory(folder).is_run():
         yield folder
     elif depth and folder.is_dir():
         for child in sorted(folder.iterdir()):
@@ -81,27 +82,27 @@ def _found(folder: Path, depth: int = 2) -> Iterator[Path]:
                 yield from _found(child, depth - 1)
 
 
-def _experiment(folder: Path) -> Experiment:
-    content = read_toml(folder / "grid.toml")
+def _experiment(folder: ExperimentDirectory) -> Experiment:
+    content = read_toml(folder.grid)
     made = content.get("made", {})
-    grid = checked(content, None, str(folder / "grid.toml"))
+    grid = checked(content, None, str(folder.grid))
     seeds = [int(seed) for seed in made.get("seeds", [0])]
     cells = {cell.key: cell for cell in cells_of(grid, seeds)}
     runs = []
-    for path in sorted((folder / "runs").glob("*")):
+    for path in sorted(folder.runs.glob("*")):
         cell = cells.get(path.name)
         if cell and RunDirectory(path).is_run():
             runs.append(_run(RunDirectory(path), path.name, cell.data, cell.model, cell.method, cell.seed))
     order = list(cells)
     runs.sort(key=lambda run: order.index(run.name))
-    rows = _read_table(folder / "table.json")
+    rows = _read_table(folder.table_json)
     if rows is None or _is_newer(folder, runs):
         rows = table_of(folder, grid, seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
     facts = {"scale": grid.scale, "seeds": ", ".join(map(str, seeds))} | _made(made) | _asked(runs) | _progress(folder)
     return Experiment(grid.name, grid.title, rows, runs, facts)
 
 
-def _progress(folder: Path) -> dict[str, str]:
+def _progress(folder: ExperimentDirectory) -> dict[str, str]:
     """How much of a grid is done, as long as it is not all."""
     try:
         tasks = read_status(folder)["tasks"]
@@ -111,9 +112,9 @@ def _progress(folder: Path) -> dict[str, str]:
     return {} if done == len(tasks) else {"done so far": f"{done} of {len(tasks)} tasks"}
 
 
-def _is_newer(folder: Path, runs: Iterable[Run]) -> bool:
+def _is_newer(folder: ExperimentDirectory, runs: Iterable[Run]) -> bool:
     """Whether a run holds what the table does not know."""
-    written = (folder / "table.json").stat().st_mtime
+    written = folder.table_json.stat().st_mtime
     files = (file for run in runs for file in (run.folder.verdicts, run.folder.evaluation))
     return any(file.is_file() and file.stat().st_mtime > written for file in files)
 

@@ -10,11 +10,24 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from steadynet.errors import UserError, one_line
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.report.gallery import MOST_PICTURES
 from steadynet.report.write import make_report, page_of
+from steadynet.runs.directory import RunDirectory
 
 HOST = "127.0.0.1"
-WATCHED = ("grid.toml", "table.json", "metrics.jsonl", "evaluation.json", "verdicts.csv", "config.toml")
+_EXPERIMENT, _RUN = ExperimentDirectory(Path()), RunDirectory(Path())
+WATCHED = {
+    file.name
+    for file in (
+        _EXPERIMENT.grid,
+        _EXPERIMENT.table_json,
+        _RUN.metrics,
+        _RUN.evaluation,
+        _RUN.verdicts,
+        _RUN.config,
+    )
+}
 
 
 class LivePage:

@@ -49,6 +49,11 @@ class RunDirectory:
         return self.path / "pruning.json"
 
     @property
+    def tuning(self) -> Path:
+        """The record of the search for the strength that this run was trained with."""
+        return self.path / "tuning.json"
+
+    @property
     def verdicts(self) -> Path:
         """One row a verified property."""
         return self.path / "verdicts.csv"
@@ -65,6 +70,15 @@ class RunDirectory:
     def cross_check(self, index: int, eps: float) -> Path:
         """The folder with the evidence that verifiers contradict each other on one test image at one radius."""
         return self.path / "cross-check" / f"image-{index}-eps-{eps!r}"
+
+    @property
+    def shards(self) -> Path:
+        """The folder of verdicts that are still to be merged into ``verdicts.csv``."""
+        return self.path / "shards"
+
+    def shard(self, name: str) -> RunDirectory:
+        """The directory of one shard: the verdicts and counterexamples of some of the properties."""
+        return RunDirectory(self.shards / name)
 
     @property
     def model_source(self) -> Path:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.errors import UserError, one_line
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.engines.local import available_cores
 from steadynet.experiments.engines.luggage import Changes, packed, unpack
@@ -28,7 +29,6 @@ PATIENCE = 0.3  # seconds to wait for news
 TO_ANSWER = 10.0  # seconds the mailbox or a cluster may take to answer
 TO_END = 5.0  # seconds a task may take to save what it is at
 OBJECT_STORE = 100 * 2**20  # bytes, of a cluster started here, where files do not travel
-LEASES = ".leases"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class RayPool(Pool):
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         self._ray, self._root, self._autoscaling, self._connection = ray, root, autoscaling, connection
-        self._leases = Path(os.path.abspath(root)) / LEASES
+        self._leases = ExperimentDirectory(Path(os.path.abspath(root))).leases
         shutil.rmtree(self._leases, ignore_errors=True)  # whoever still works for a killed driver is given up
         with disk_errors(self._leases):
             self._leases.mkdir(parents=True)
