@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from PIL import Image
 
 from reports import experiment, of_the_paper, row, verdict, write_run
-from steadynet.report.charts import Chart, Panel, Series, styles
+from steadynet.report.charts import Chart, Kind, Panel, Series, styles
 from steadynet.report.collect import collect
-from steadynet.report.figures import drawn, write_figures
-from steadynet.report.interactive import as_data
+from steadynet.report.drawing import draw
+from steadynet.report.figures import write_figures
+from steadynet.report.interactive import chart_as_json
 from steadynet.report.layers import LayerShares
 from steadynet.report.layout import tables_of
 from steadynet.report.run_charts import run_charts
-from steadynet.report.table_charts import scores, table_charts
+from steadynet.report.table_charts import OURS, scores, table_charts
 from steadynet.verification.properties import Verdict
 
 
@@ -35,7 +35,7 @@ def test_scores_by_hand():
     made += [row("nbc", "unsat_percent", 0.0, eps=0.3), row("rs", "unsat_percent", 0.0, eps=0.3)]
     made += [row("nbc", "unsat_percent", 10.0, eps=0.2), row("rs", "unsat_percent", 20.0, eps=0.2)]
     (table,) = tables_of(experiment(made))
-    found = scores(table, lambda entry: entry.value)
+    found = {what.label: by for what, by in scores(table, OURS).items()}
     assert found == {"UNSAT %": {"nbc": 75.0, "rs": 62.5}, "Time (s)": {"nbc": 25.0, "rs": 100.0}}
 
 
@@ -72,8 +72,8 @@ def test_methods_can_be_told_apart_without_colour():
 def test_labels_of_points_that_coincide_do_not():
     looks = styles(["trades", "madry", "rs", "nbc"])
     series = [Series(name, [97.0], [50.0], look, labels=[name]) for name, look in looks.items()]
-    panel = Panel("", "", "", "points", [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
-    figure = drawn(Chart("crowd", "A crowd", [panel], ""), Figure)
+    panel = Panel("", "", "", Kind.POINTS, [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
+    figure = draw(Chart("crowd", "A crowd", "of points", [panel]))
     FigureCanvasAgg(figure).draw()
     boxes = [label.get_window_extent() for label in figure.axes[0].texts]
     assert len(boxes) == 5
@@ -99,7 +99,7 @@ def test_the_cactus_counts_what_is_decided(run):
 
 def test_they_are_drawn_as_png_and_svg(run, tmp_path):
     made = [charts(of_the_paper("rq1-mnist"))["overview"], *run_charts(run, {})]
-    made[0] = replace(made[0], name="a/b $x$", title="$x$ <b> & _y")
+    made[0] = replace(made[0], name="a/b $x$", subject="$x$ <b> & _y")
     written = write_figures(made, tmp_path / "figures")
     assert len(written) == 2 * len(made)
     assert written[0].name == "a-b--x-.png"
@@ -114,4 +114,4 @@ def test_they_are_drawn_as_png_and_svg(run, tmp_path):
 
 def test_plotly_reads_no_tags():
     chart = charts(experiment([row("<b>x</b>", "unsat_percent", 1.0), row("nbc", "unsat_percent", 2.0)]))["overview"]
-    assert [trace["name"] for trace in as_data([chart])[0]["panels"][0]["traces"]] == ["&lt;b&gt;x&lt;/b&gt;", "nbc"]
+    assert [trace["name"] for trace in chart_as_json(chart)["panels"][0]["traces"]] == ["&lt;b&gt;x&lt;/b&gt;", "nbc"]

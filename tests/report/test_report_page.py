@@ -14,8 +14,9 @@ from grids import reproduce
 from reports import verdict, write_run
 from steadynet.cli import main
 from steadynet.report.collect import collect
+from steadynet.report.content import make_report
 from steadynet.report.interactive import plotly_source
-from steadynet.report.write import make_report, page_of
+from steadynet.report.page import page_of
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import load_trained
 from steadynet.verification.properties import Verdict
@@ -61,9 +62,18 @@ def test_the_table_says_what_the_verdicts_say(whole):
     for shown in table["rows"]:
         there = [row for row in rows if row.eps == shown["eps"]]
         proved = sum(row.verdict is Verdict.UNSAT for row in there)
-        cells = dict(zip([metric["label"] for metric in table["metrics"]], shown["cells"], strict=True))
-        assert cells["UNSAT %"]["count"] == f"{proved}/{len(there)}"
+        entries = dict(zip([metric["label"] for metric in table["metrics"]], shown["entries"], strict=True))
+        assert entries["UNSAT %"]["count"] == f"{proved}/{len(there)}"
     assert len(page["gallery"]["columns"]["run"]) == len(rows)
+
+
+def test_a_zero_is_a_number(tmp_path):
+    """A share of 0 is shown and sorted like any other; a note beside it does not take its place."""
+    run = write_run(tmp_path / "run", [verdict(0, verdict=Verdict.TIMEOUT, stable_share=0.0)])
+    (table,) = data_of(page_of(make_report([run])))["experiments"][0]["tables"]
+    (shown,) = table["rows"]
+    entries = dict(zip([metric["label"] for metric in table["metrics"]], shown["entries"], strict=True))
+    assert [entries[label]["value"] for label in ("UNSAT %", "Stable %")] == [0.0, 0.0]
 
 
 def test_pictures_are_the_image_and_the_counterexample(whole):
@@ -71,7 +81,7 @@ def test_pictures_are_the_image_and_the_counterexample(whole):
     gallery = data_of(page_of(make_report([whole])))["gallery"]
     columns = gallery["columns"]
     refuted = [number for number, found in enumerate(columns["difference"]) if found]
-    assert refuted == [number for number, label in enumerate(columns["becomes"]) if label is not None]
+    assert refuted == [number for number, label in enumerate(columns["predicted"]) if label is not None]
     assert refuted
     network = load_trained(whole).network
     rows = {(row.eps, row.index): row for row in read_rows(run)}
@@ -81,11 +91,11 @@ def test_pictures_are_the_image_and_the_counterexample(whole):
         steps = np.frombuffer(base64.b64decode(columns["difference"][number]), np.int8) / 127 * eps
         stored = load_counterexample(run, rows[eps, columns["index"][number]])
         assert np.abs(image + steps - stored.flatten().numpy()).max() <= eps / 100
-        assert columns["becomes"][number] == int(network(stored[None]).argmax()) != columns["label"][number]
+        assert columns["predicted"][number] == int(network(stored[None]).argmax()) != columns["label"][number]
 
 
 def test_pictures_can_be_limited(whole):
-    gallery = data_of(page_of(make_report([whole]), most_pictures=1))["gallery"]
+    gallery = data_of(page_of(make_report([whole]), max_pictures=1))["gallery"]
     assert sum(found is not None for found in gallery["columns"]["difference"]) == 1
     assert "not drawn" in gallery["notes"][0]
 
@@ -101,8 +111,8 @@ def test_an_experiment_at_smoke_scale(smoke, tmp_path, capsys):
     assert re.search(r"\| 0\.1 \| UNSAT % \| .*/\d.* \| 22\.0 \| .* \| \*\*100\.0\*\* \|", text)
     (claim,) = page["claims"]
     assert (claim["name"], claim["outcome"], claim["paperOutcome"]) == ("SABR", "NOT_ENOUGH_DATA", "HOLDS")
-    assert page["unclaimed"] == ["RQ1", "RQ2", "RQ3", "γ", "β"]
-    assert any(cell for row in page["experiments"][0]["tables"][0]["rows"] for cell in row["runs"] or [0])
+    assert page["unchecked"] == ["RQ1", "RQ2", "RQ3", "γ", "β"]
+    assert any(run for row in page["experiments"][0]["tables"][0]["rows"] for run in row["runs"] or [0])
 
 
 def test_a_grid_that_still_runs(smoke, tmp_path):

@@ -24,9 +24,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.report.write import write_report
 
     folders = [Path(run) for run in arguments.runs]
-    page = write_report(
-        folders, Path(arguments.out), figures=not arguments.no_figures, most_pictures=arguments.pictures
-    )
+    page = write_report(folders, Path(arguments.out), figures=not arguments.no_figures, max_pictures=arguments.pictures)
     console.print(f"written: {page}", soft_wrap=True, markup=False)
     if arguments.open:
         import webbrowser

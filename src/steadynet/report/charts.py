@@ -1,24 +1,45 @@
-"""What a figure is, before it is drawn: panels of series. Drawn twice: for print, and to be touched on the page."""
+"""The records of a figure: panels of series.
+
+They are drawn twice: ``drawing`` draws them for print, ``interactive`` for the page. What both drawings have in common
+is decided here: colours, dashes, and the range of the y axis.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import Enum
 
-Kind = Literal["lines", "bars", "points", "steps"]
 
-# Okabe and Ito's colours, told apart by colour-blind people; yellow is left out, which vanishes on paper.
+class Kind(Enum):
+    """How the series of a panel are drawn."""
+
+    LINES = "lines"
+    BARS = "bars"
+    POINTS = "points"
+    STEPS = "steps"
+
+
+class Dash(Enum):
+    """How a line is drawn."""
+
+    SOLID = "solid"
+    DASHED = "dashed"
+    DOTTED = "dotted"
+
+
+# The colours of Okabe and Ito, which colour-blind people can tell apart. Their yellow is left out: it is too pale.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a series looks: three ways to tell it from others besides its name."""
+    """How a series looks. Colour, marker and hatch each tell it from the others."""
 
     colour: str
-    marker: str  # of matplotlib
-    hatch: str
+    marker: str  # as matplotlib names it; empty for no marker
+    hatch: str  # as matplotlib names it
     dashed: bool = False
 
 
@@ -44,7 +65,9 @@ _OTHERS = (
 
 
 def styles(names: list[str]) -> dict[str, Style]:
-    """A style a name: methods look the same in every figure, joined with nbc dashed, others take what is left.
+    """Choose a style for each method.
+
+    A known method looks the same in every figure. A method joined with nbc has the method's own colour and is dashed.
 
     >>> styles(["nbc", "trades+nbc"])["trades+nbc"].dashed
     True
@@ -61,15 +84,38 @@ def styles(names: list[str]) -> dict[str, Style]:
 
 @dataclass(frozen=True)
 class Series:
-    """A row of points: ``x`` are numbers, or names for bars; None in ``y`` is a gap. ``faint`` is the paper's."""
+    """The points of one line, or the bars of one colour.
+
+    ``x`` holds numbers, or names for bars. A None in ``y`` is a gap. The paper's series are ``faint``.
+    """
 
     name: str
-    x: list[float] | list[str]
+    x: Sequence[float | str]
     y: list[float | None]
     style: Style
-    hover: list[str] = field(default_factory=list)
+    hover: list[str] = field(default_factory=list)  # the texts shown when the mouse is over a point
     faint: bool = False
-    labels: list[str] = field(default_factory=list)  # written beside points
+    labels: list[str] = field(default_factory=list)  # the texts written beside the points
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything to draw."""
+        return any(value is not None for value in self.y)
+
+    @property
+    def dash(self) -> Dash:
+        """How its line is drawn."""
+        return Dash.DOTTED if self.faint else Dash.DASHED if self.style.dashed else Dash.SOLID
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its markers are drawn as outlines."""
+        return self.faint or self.style.dashed
+
+    @property
+    def opacity(self) -> float:
+        """How opaque it is drawn, from 0 to 1."""
+        return 0.65 if self.faint else 1.0
 
 
 @dataclass(frozen=True)
@@ -82,17 +128,43 @@ class Panel:
     kind: Kind
     series: list[Series]
     log_x: bool = False
-    log_y: bool = False
-    percent: bool = False  # y from 0 to 100
-    names: dict[float, str] = field(default_factory=dict)  # how numbers on the x axis are written
+    percent: bool = False  # the y axis runs from 0 to 100
+    tick_names: dict[float, str] = field(default_factory=dict)  # the texts of the ticks on the x axis, by value
+
+    @property
+    def y_range(self) -> tuple[float | None, float | None]:
+        """The lower and the upper end of the y axis; None leaves an end to the program that draws."""
+        if self.percent:  # a margin, so that markers at 0 and 100 are drawn whole
+            return (0.0 if self.kind is Kind.BARS else -3.0), 103.0
+        if self.kind in (Kind.BARS, Kind.STEPS):
+            return 0.0, None
+        values = [value for series in self.series for value in series.y if value is not None]
+        if self.kind is Kind.POINTS and values:  # at least 10 points high: small differences stay small
+            middle, half = (max(values) + min(values)) / 2, max(5.0, 0.65 * (max(values) - min(values)))
+            return middle - half, middle + half
+        return None, None
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One figure: ``name`` is its file's, ``note`` says how it is to be read."""
+    """One figure. ``name`` is the name of its file, ``note`` explains how to read it."""
 
     name: str
-    title: str
+    heading: str  # what the figure shows
+    subject: str  # the table or experiment that it is about
     panels: list[Panel]
     note: str = ""
-    across: int = 3  # panels in a row, in print
+    across: int = 3  # panels side by side, in print
+
+    @property
+    def title(self) -> str:
+        """Heading and subject in one line."""
+        return f"{self.heading}: {self.subject}"
+
+
+def chart_of(
+    name: str, heading: str, subject: str, panels: Sequence[Panel], note: str = "", across: int = 3
+) -> Chart | None:
+    """The chart of the panels that have anything to draw, or None if no panel has."""
+    drawn = [panel for panel in panels if panel.series]
+    return Chart(name, heading, subject, drawn, note, across) if drawn else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,19 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.verification.verdicts import Row, read_rows
 
 
+@dataclass(frozen=True)
+class Epoch:
+    """What was measured after one epoch of training; None where the training did not measure it."""
+
+    number: int
+    loss: float | None  # the sum of all terms
+    validation_accuracy: float | None
+    stable_share: float | None  # by interval bounds
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One network: where it is, what it is called, and what was found of it."""
+    """One trained network: its run directory, what it is called, how it trained, and its verdicts."""
 
     folder: RunDirectory
     name: str
@@ -34,7 +44,7 @@ class Run:
     model: str
     method: str
     seed: int
-    epochs: list[dict[str, Any]]
+    epochs: list[Epoch]
     verdicts: list[Row]
 
 
@@ -139,7 +149,19 @@ def is_here(name: str) -> bool:
 
 
 def _run(folder: RunDirectory, name: str, dataset: str, model: str, method: str, seed: int) -> Run:
-    return Run(folder, name, dataset, model, method, seed, folder.read_metrics(), _of_one_verifier(read_rows(folder)))
+    epochs = [_epoch(row) for row in folder.read_metrics()]
+    return Run(folder, name, dataset, model, method, seed, epochs, _of_one_verifier(read_rows(folder)))
+
+
+def _epoch(row: Mapping[str, Any]) -> Epoch:
+    """Read one line of ``metrics.jsonl``."""
+    loss, accuracy, stable = (row.get(key) for key in ("loss", "validation_accuracy", "stable_share_ibp"))
+    return Epoch(
+        int(row["epoch"]),
+        float(sum(loss.values())) if loss else None,
+        float(accuracy) if isinstance(accuracy, (int, float)) else None,
+        float(stable) if isinstance(stable, (int, float)) else None,
+    )
 
 
 def _of_one_verifier(rows: list[Row]) -> list[Row]:
@@ -170,8 +192,7 @@ def _runs(folders: Iterable[Path]) -> list[Run]:
 
 
 def _renamed(run: Run, name: str) -> Run:
-    method = f"{run.method} ({name})"
-    return Run(run.folder, name, run.dataset, run.model, method, run.seed, run.epochs, run.verdicts)
+    return replace(run, name=name, method=f"{run.method} ({name})")
 
 
 def _of_runs(dataset: str, runs: list[Run]) -> Experiment:

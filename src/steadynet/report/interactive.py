@@ -1,15 +1,14 @@
-"""Charts for plotly.js, as plain data: the page draws them when they come into sight."""
+"""Charts as data for plotly.js, which draws them on the page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
 from steadynet.errors import UserError
-from steadynet.report.charts import Chart, Panel, Series
+from steadynet.report.charts import Chart, Dash, Kind, Panel, Series
 
-MARKERS = {
+MARKERS = {  # plotly's name for each of matplotlib's markers
     "o": "circle",
     "s": "square",
     "^": "triangle-up",
@@ -21,83 +20,72 @@ MARKERS = {
     ">": "triangle-right",
 }
 PATTERNS = {"//": "/", "\\\\": "\\", "xx": "x", "..": ".", "++": "+", "--": "-", "oo": ".", "**": "|"}
+DASHES = {Dash.SOLID: "solid", Dash.DASHED: "dash", Dash.DOTTED: "dot"}
 
 
 @lru_cache
 def plotly_source() -> str:
-    """The whole of plotly.js, to be put into the page."""
+    """The source of plotly.js, which becomes a part of the page."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError as error:
-        raise UserError("the page needs an extra: pip install 'steadynet[report]'") from error
+        raise UserError("the page needs plotly: pip install 'steadynet[report]'") from error
     return str(get_plotlyjs())
 
 
-def as_data(charts: Iterable[Chart]) -> list[dict[str, Any]]:
-    """Charts as the page's script reads them."""
-    return [
-        {
-            "name": chart.name,
-            "title": chart.title.partition(": ")[0],  # the page's own heading says the rest
-            "note": chart.note,
-            "panels": [_panel(panel) for panel in chart.panels],
-        }
-        for chart in charts
-    ]
-
-
-def _panel(panel: Panel) -> dict[str, Any]:
-    axis_x: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
-    axis_y: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
-    if panel.log_x:
-        axis_x["type"] = "log"
-    if panel.log_y:
-        axis_y["type"] = "log"
-    if panel.percent:
-        axis_y["range"] = [0 if panel.kind == "bars" else -3, 103]
-    elif panel.kind in ("bars", "steps"):
-        axis_y["rangemode"] = "tozero"
-    if panel.kind == "bars":
-        axis_x["type"] = "category"
-    if panel.kind == "points":
-        heights = [y for series in panel.series for y in series.y if y is not None]
-        middle, half = (max(heights) + min(heights)) / 2, max(5.0, 0.65 * (max(heights) - min(heights)))
-        axis_y["range"] = [middle - half, middle + half]
-    if panel.names:
-        axis_x |= {"tickvals": list(panel.names), "ticktext": list(panel.names.values())}
-    traces = [_trace(panel, series) for series in panel.series]
-    for number, trace in enumerate(traces):  # one entry of the legend for all points of a method
-        trace["legendgroup"] = trace["name"]
-        trace["showlegend"] = trace["name"] not in [before["name"] for before in traces[:number]]
+def chart_as_json(chart: Chart) -> dict[str, Any]:
+    """A chart as the page's script reads it."""
     return {
-        "title": panel.title,
-        "traces": traces,
-        "layout": {"xaxis": axis_x, "yaxis": axis_y},
+        "name": chart.name,
+        "title": chart.heading,  # the section that it stands in names the subject
+        "note": chart.note,
+        "panels": [_panel_as_json(panel) for panel in chart.panels],
     }
 
 
+def _panel_as_json(panel: Panel) -> dict[str, Any]:
+    """A panel: a title, and the traces and the layout of a plotly figure."""
+    x_axis: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
+    y_axis: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
+    if panel.log_x:
+        x_axis["type"] = "log"
+    elif panel.kind is Kind.BARS:
+        x_axis["type"] = "category"
+    if panel.tick_names:
+        x_axis |= {"tickvals": list(panel.tick_names), "ticktext": list(panel.tick_names.values())}
+    low, high = panel.y_range
+    if high is not None:
+        y_axis["range"] = [low, high]
+    elif low is not None:
+        y_axis["rangemode"] = "tozero"
+    traces, seen = [], set()
+    for series in panel.series:  # the legend shows each name once, however many points have it
+        traces.append(_trace(panel, series) | {"legendgroup": series.name, "showlegend": series.name not in seen})
+        seen.add(series.name)
+    return {"title": panel.title, "traces": traces, "layout": {"xaxis": x_axis, "yaxis": y_axis}}
+
+
 def _trace(panel: Panel, series: Series) -> dict[str, Any]:
-    look = series.style
+    """A series as a plotly trace."""
+    style = series.style
     trace: dict[str, Any] = {"name": escaped(series.name), "x": [_text(x) for x in series.x], "y": series.y}
     if series.hover:
         trace |= {"hovertext": [escaped(text) for text in series.hover], "hoverinfo": "text+x+y"}
-    if panel.kind == "bars":
-        pattern = {"shape": PATTERNS.get(look.hatch, ""), "fillmode": "overlay", "fgcolor": "white", "size": 7}
+    if panel.kind is Kind.BARS:
+        pattern = {"shape": PATTERNS.get(style.hatch, ""), "fillmode": "overlay", "fgcolor": "white", "size": 7}
         pattern |= {"solidity": 0.2, "fgopacity": 0.8}
-        return trace | {"type": "bar", "marker": {"color": look.colour, "pattern": pattern}}
-    dash = "dot" if series.faint else "dash" if look.dashed else "solid"
-    trace["type"], trace["opacity"] = "scatter", 0.65 if series.faint else 1.0
-    trace["line"] = {"color": look.colour, "dash": dash, "width": 1.5 if series.faint else 2}
-    trace["marker"] = {"color": look.colour, "symbol": MARKERS.get(look.marker, "circle"), "size": 8}
-    if series.faint or look.dashed:
-        trace["marker"]["symbol"] += "-open"
-    if panel.kind == "steps":
-        return trace | {"mode": "lines", "line": trace["line"] | {"shape": "hv"}}
-    if panel.kind == "points" and len(series.x) == 1:
-        trace["marker"]["size"] = 12
+        return trace | {"type": "bar", "marker": {"color": style.colour, "pattern": pattern}}
+    symbol = MARKERS.get(style.marker, "circle") + ("-open" if series.is_open else "")
+    line = {"color": style.colour, "dash": DASHES[series.dash], "width": 1.5 if series.faint else 2}
+    marker = {"color": style.colour, "symbol": symbol, "size": 8}
+    trace |= {"type": "scatter", "opacity": series.opacity, "line": line, "marker": marker}
+    if panel.kind is Kind.STEPS:
+        return trace | {"mode": "lines", "line": line | {"shape": "hv"}}
+    if panel.kind is Kind.POINTS and len(series.x) == 1:
         labels = [escaped(text) for text in series.labels]
-        return trace | {"mode": "markers+text", "text": labels, "textposition": "top center"}
-    return trace | {"mode": "lines" if not look.marker else "lines+markers"}
+        more = {"mode": "markers+text", "text": labels, "textposition": "top center"}
+        return trace | more | {"marker": marker | {"size": 12}}
+    return trace | {"mode": "lines+markers" if style.marker else "lines"}
 
 
 def _text(x: float | str) -> float | str:
@@ -105,7 +93,7 @@ def _text(x: float | str) -> float | str:
 
 
 def escaped(text: str) -> str:
-    """Text that plotly, which reads a few tags, shows as it is.
+    """Escape the tags that plotly would read.
 
     >>> escaped("<b>R&D</b>")
     '&lt;b&gt;R&amp;D&lt;/b&gt;'

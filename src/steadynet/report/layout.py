@@ -65,6 +65,15 @@ class Table:
         """Whether the paper reports any of the numbers."""
         return any(entry.paper is not None for line in self.lines for entry in line.entries)
 
+    @property
+    def methods(self) -> list[str]:
+        """The methods, in the order of their columns."""
+        return list(dict.fromkeys(method for _, method in self.columns))
+
+    def entries(self, line: Line) -> dict[tuple[str, str], Entry]:
+        """The entries of a line, by model and method."""
+        return dict(zip(self.columns, line.entries, strict=True))
+
     def of_model(self, model: str) -> Table:
         """The part of the table about one model, without radii that the model was not verified at."""
         chosen = [number for number, column in enumerate(self.columns) if column[0] == model]

@@ -1,30 +1,36 @@
-"""What is measured: how each metric is called, which way is better, and how its numbers are written."""
+"""The metrics of a table: their names, which direction is better, and how their numbers are written."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from steadynet.experiments.table import DELTA
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of a table; ``latex`` is its name there."""
+    """One metric of a table.
+
+    ``label`` and ``latex`` name it on the page and in LaTeX, and ``meaning`` explains it. ``score_label`` names it
+    where every metric is scaled so that higher is better. ``is_delta`` marks the difference to another method's value.
+    """
 
     name: str
     label: str
     latex: str
+    score_label: str
+    meaning: str
     higher_is_better: bool = True
     is_delta: bool = False
 
     @property
     def is_time(self) -> bool:
-        """Whether it is in seconds, else in per cent."""
+        """Whether the numbers are in seconds; the others are in per cent."""
         return self.name.removesuffix(DELTA).endswith("_s")
 
     def written(self, value: float | None) -> str:
-        """A number of it, as tables show it.
+        """A number of this metric, as tables show it.
 
         >>> metric("unsat_percent").written(97.25), metric("time_s").written(0.0123)
         ('97.2', '0.012')
@@ -38,52 +44,80 @@ class Metric:
         return re.sub(r"^[-+](0\.0+)$", r"\1", text)
 
     def better(self, one: float, other: float) -> bool:
-        """Whether one value beats another."""
+        """Whether ``one`` is better than ``other``."""
         return one > other if self.higher_is_better else one < other
 
 
-_NAMES = {
-    "test_acc_percent": ("Test accuracy %", r"Test Acc.\,\%", True),
-    "unsat_percent": ("UNSAT %", r"UNSAT\,\%", True),
-    "stable_percent": ("Stable %", r"Stable\,\%", True),
-    "stable_ibp_percent": ("Stable % (ibp)", r"Stable\,\% (ibp)", True),
-    "time_s": ("Time (s)", "Time (s)", False),
-    "time_unsat_timeout_s": ("Time_U+T (s)", r"Time$_\mathrm{U+T}$ (s)", False),
+_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            "test_acc_percent",
+            "Test accuracy %",
+            r"Test Acc.\,\%",
+            "accuracy",
+            "test images that are classified correctly",
+        ),
+        Metric("unsat_percent", "UNSAT %", r"UNSAT\,\%", "UNSAT", "properties that are proved"),
+        Metric(
+            "stable_percent",
+            "Stable %",
+            r"Stable\,\%",
+            "Stable",
+            "ReLU neurons that are proved to be always on or always off, on average over the properties",
+        ),
+        Metric(
+            "stable_ibp_percent",
+            "Stable % (ibp)",
+            r"Stable\,\% (ibp)",
+            "Stable (ibp)",
+            "the same by interval bounds (IBP), on average over test images",
+        ),
+        Metric("time_s", "Time (s)", "Time (s)", "1/Time", "mean time per property", higher_is_better=False),
+        Metric(
+            "time_unsat_timeout_s",
+            "Time_U+T (s)",
+            r"Time$_\mathrm{U+T}$ (s)",
+            "1/Time_U+T",
+            "mean time per property that was proved (UNSAT) or timed out",
+            higher_is_better=False,
+        ),
+    )
 }
-ORDER = tuple(_NAMES)
+_ATTACK = re.compile(r"pgd(\d+)_percent")
 
 
 def metric(name: str) -> Metric:
-    """The metric of a table's row.
+    """The metric with this name.
 
     >>> metric("pgd100_percent").label, metric("time_s_delta").higher_is_better
     ('PGD-100 %', False)
     """
     base, is_delta = name.removesuffix(DELTA), name.endswith(DELTA)
-    attack = re.fullmatch(r"pgd(\d+)_percent", base)
+    attack = _ATTACK.fullmatch(base)
     if attack:
-        label, latex, higher = f"PGD-{attack[1]} %", rf"PGD$_{{{attack[1]}}}$\,\%", True
-    else:
-        label, latex, higher = _NAMES[base]
-    return Metric(name, label, latex, higher, is_delta)
+        steps = attack[1]
+        meaning = f"test images that are still classified correctly under a PGD attack of {steps} steps"
+        latex = rf"PGD$_{{{steps}}}$\,\%"
+        return Metric(name, f"PGD-{steps} %", latex, f"PGD-{steps}", meaning, is_delta=is_delta)
+    return replace(_METRICS[base], name=name, is_delta=is_delta)
 
 
 def is_shown(name: str) -> bool:
-    """Whether a row is a line of the table; counts stand beside their shares instead.
+    """Whether a metric has lines of its own in a table. Counts do not: they stand beside their percentages.
 
     >>> is_shown("unsat_percent"), is_shown("n_unsat"), is_shown("pgd50_percent_delta")
     (True, False, True)
     """
     base = name.removesuffix(DELTA)
-    return base in _NAMES or bool(re.fullmatch(r"pgd\d+_percent", base))
+    return base in _METRICS or _ATTACK.fullmatch(base) is not None
 
 
 def sort_key(name: str) -> tuple[int, int]:
     """The position of a metric in a table: the order of the paper, then attacks by their number of steps."""
     base = name.removesuffix(DELTA)
-    if base in ORDER:
-        return ORDER.index(base), 0
-    return len(ORDER), int(re.sub(r"\D", "", base) or 0)
+    attack = _ATTACK.fullmatch(base)
+    return (len(_METRICS), int(attack[1])) if attack else (list(_METRICS).index(base), 0)
 
 
 def radius(eps: float | None) -> str:

@@ -1,4 +1,4 @@
-"""One HTML page that holds everything: data, script, style and plotly.js; it opens from a file and asks no network."""
+"""One HTML page that holds everything: data, script, style and plotly.js. It opens from a file, without a network."""
 
 from __future__ import annotations
 
@@ -6,22 +6,38 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from steadynet.report.claims import Claim, ClaimPart
-from steadynet.report.gallery import Gallery
+from steadynet.report.content import TITLE, Report
+from steadynet.report.gallery import MAX_PICTURES, gallery_of
 from steadynet.report.interactive import plotly_source
-from steadynet.report.layout import Entry, Line, Table
-from steadynet.report.metrics import Metric, radius
-from steadynet.report.tables import counted, spread
+from steadynet.report.page_data import report_as_json
 
 ASSETS = resources.files("steadynet.report") / "assets"
 
 
-def page(content: Mapping[str, Any], title: str) -> str:
-    """The page of this content; only our two scripts may run in it, whatever the content says."""
+def page_of(report: Report, max_pictures: int = MAX_PICTURES, live: str | None = None) -> str:
+    """The page of a report.
+
+    Args:
+        report: What the page shows.
+        max_pictures: How many counterexamples to draw at most.
+        live: The version of a page that a server keeps up to date; None for a page that is written to a file.
+
+    Returns:
+        The text of the HTML file.
+
+    Raises:
+        UserError: If plotly is not installed.
+    """
+    gallery = gallery_of([section.experiment for section in report.sections], max_pictures)
+    return _html(report_as_json(report, gallery, live), TITLE)
+
+
+def _html(content: Mapping[str, Any], title: str) -> str:
+    """Fill the template. The page's policy lets only our own two scripts run, whatever the content contains."""
     script, plotly = _asset("page.js"), plotly_source().replace("</script", "<\\/script").replace("\r\n", "\n")
     parts = {
         "title": html.escape(title),
@@ -34,7 +50,7 @@ def page(content: Mapping[str, Any], title: str) -> str:
     }
     text = _asset("template.html")
     pieces = []
-    while "{{" in text:  # what is put in is never read for places again
+    while "{{" in text:  # only the template is searched for places, never what was put in
         before, _, rest = text.partition("{{")
         name, _, text = rest.partition("}}")
         pieces += [before, parts[name.strip()]]
@@ -50,102 +66,10 @@ def _digest(script: str) -> str:
 
 
 def as_json(content: Any) -> str:
-    r"""JSON that cannot end the element it stands in.
+    r"""Write JSON that cannot end the HTML element it stands in.
 
     >>> as_json(["</script>"])
     '["\\u003c/script>"]'
     """
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def experiment_data(
-    name: str, title: str, tables: Sequence[Table], charts: list[dict[str, Any]], notes: Sequence[str], gallery: Gallery
-) -> dict[str, Any]:
-    """One experiment, as the page's script reads it."""
-    numbers = {run["name"]: number for number, run in enumerate(gallery.runs) if run["experiment"] == name}
-    return {
-        "name": name,
-        "title": title,
-        "facts": list(tables[0].facts.items()),
-        "tables": [_table(table, numbers) for table in tables if table.lines],
-        "charts": charts,
-        "notes": list(notes),
-    }
-
-
-def _table(table: Table, numbers: Mapping[str, int]) -> dict[str, Any]:
-    """A row a model, method and radius, a column a metric; what has no radius stands in every row."""
-    metrics = list({line.metric.name: line.metric for line in table.lines}.values())
-    lines = {(line.eps, line.metric.name): line for line in table.lines}
-    rows = []
-    for number, (model, method) in enumerate(table.columns):
-        radii = list(dict.fromkeys(line.eps for line in table.lines if line.entries[number].is_there))
-        for eps in [eps for eps in radii if eps is not None] or radii:
-            cells = [
-                _entry(what, lines.get((eps, what.name)) or lines.get((None, what.name)), number) for what in metrics
-            ]
-            runs = sorted(
-                {numbers[run] for entry in _entries(table, number, eps) for run in entry.runs if run in numbers}
-            )
-            rows.append(
-                {"model": model, "method": method, "eps": eps, "radius": radius(eps), "runs": runs, "cells": cells}
-            )
-    return {
-        "name": table.name,
-        "title": table.title,
-        "paper": table.has_paper,
-        "metrics": [{"label": what.label, "higher": what.higher_is_better} for what in metrics],
-        "rows": rows,
-    }
-
-
-def _entries(table: Table, number: int, eps: float | None) -> list[Entry]:
-    return [line.entries[number] for line in table.lines if line.eps == eps]
-
-
-def _entry(what: Metric, line: Line | None, number: int) -> dict[str, Any] | None:
-    if line is None or not line.entries[number].is_there:
-        return None
-    entry = line.entries[number]
-    shown = {
-        "value": entry.value,
-        "text": what.written(entry.value) + spread(what, entry),
-        "count": counted(entry),
-        "best": entry.best,
-        "note": entry.note,
-        "paper": entry.paper,
-        "paperText": what.written(entry.paper),
-        "paperBest": entry.paper_best,
-    }
-    return {key: value for key, value in shown.items() if value not in (None, "", False)}
-
-
-def claims_data(claims: Sequence[Claim]) -> list[dict[str, Any]]:
-    """The claims, as the page's script reads them."""
-    return [
-        {
-            "name": claim.name,
-            "text": claim.text,
-            "table": claim.table,
-            "outcome": claim.outcome.name,
-            "paperOutcome": claim.paper_outcome.name,
-            "parts": [_part(part) for part in claim.parts],
-        }
-        for claim in claims
-    ]
-
-
-def _part(part: ClaimPart) -> dict[str, Any]:
-    numbers = [
-        f"{pair.label}: {part.metric.written(pair.one.value)}"
-        + ("" if part.metric.is_delta else f" and {part.metric.written(pair.other.value)}")
-        for pair in part.comparisons
-    ]
-    return {
-        "metric": part.metric.label,
-        "text": part.text,
-        "outcome": part.outcome.name,
-        "reason": part.reason,
-        "comparisons": numbers,
-    }

@@ -24,11 +24,11 @@ class _Entries:
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.methods = list(dict.fromkeys(method for _, method in table.columns))
+        self.methods = table.methods
         self._found = {
             (model, method, line.metric.name, line.eps): entry
             for line in table.lines
-            for (model, method), entry in zip(table.columns, line.entries, strict=True)
+            for (model, method), entry in table.entries(line).items()
             if entry.is_there
         }
 

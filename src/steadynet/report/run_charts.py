@@ -1,26 +1,35 @@
-"""The figures that are drawn from runs: cactus plot, stable neurons per layer, training curves."""
+"""The figures drawn from runs: cactus plot, stable neurons per layer, training curves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from steadynet.report.charts import Chart, Panel, Series, Style, styles
-from steadynet.report.collect import Experiment, Run
+from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, styles
+from steadynet.report.collect import Epoch, Experiment, Run
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
 from steadynet.verification.properties import Verdict
 
-MOST_CURVES = 12  # in a panel
-SHORTEST = 1e-3  # seconds: where the axis of a cactus plot begins
+MAX_CURVES = 12  # per panel
+SHORTEST_TIME = 1e-3  # seconds; the time axis of a cactus plot starts here
+CURVES: tuple[tuple[str, Callable[[Epoch], float | None], bool], ...] = (  # label, value, whether it is in per cent
+    ("validation accuracy %", lambda epoch: _percent(epoch.validation_accuracy), True),
+    ("stable % (ibp)", lambda epoch: _percent(epoch.stable_share), True),
+    ("training loss", lambda epoch: epoch.loss, False),
+)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def run_charts(experiment: Experiment, layers: Mapping[str, LayerShares]) -> list[Chart]:
-    """Every figure that the runs of an experiment have the numbers for."""
+    """Every figure that the runs of an experiment have numbers for."""
     charts = (_cactus(experiment), _layers(experiment, layers), _training(experiment))
     return [chart for chart in charts if chart]
 
 
-def _models(experiment: Experiment) -> dict[str, list[Run]]:
+def _by_model(experiment: Experiment) -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = {}
     for run in experiment.runs:
         found.setdefault(run.model, []).append(run)
@@ -32,76 +41,70 @@ def _looks(runs: Sequence[Run]) -> dict[str, Style]:
 
 
 def _name(run: Run, runs: Sequence[Run]) -> str:
+    """The method, with the seed if the method was trained with several."""
     seeds = {other.seed for other in runs if other.method == run.method}
     return run.method if len(seeds) < 2 else f"{run.method}, seed {run.seed}"
 
 
 def _cactus(experiment: Experiment) -> Chart | None:
     panels = []
-    for model, runs in _models(experiment).items():
+    for model, runs in _by_model(experiment).items():
         looks = _looks(runs)
         for eps in sorted({row.eps for run in runs for row in run.verdicts}):
             series = [_decided(run, eps, looks[run.method], _name(run, runs)) for run in runs]
-            series = [entry for entry in series if entry.x]
-            if series:
-                title = f"{model}, ε {radius(eps)}"
-                panels.append(Panel(title, "seconds a property", "properties decided", "steps", series, log_x=True))
-    note = "How many properties are proved or refuted within so many seconds each; higher and further left is better."
-    return Chart(f"{experiment.name}-cactus", f"Decided within t: {experiment.title}", panels, note) if panels else None
+            title, drawable = f"{model}, ε {radius(eps)}", [curve for curve in series if curve.has_values]
+            panels.append(Panel(title, "seconds per property", "decided properties", Kind.STEPS, drawable, log_x=True))
+    note = "How many properties are decided (proved or refuted) within the given time each. Higher and further to the "
+    note += "left is better."
+    return chart_of(f"{experiment.name}-cactus", "Decided properties over time", experiment.title, panels, note)
 
 
 def _decided(run: Run, eps: float, style: Style, name: str) -> Series:
     rows = [row for row in run.verdicts if row.eps == eps]
-    times = sorted(max(row.seconds, SHORTEST) for row in rows if row.verdict in (Verdict.UNSAT, Verdict.SAT))
+    times = sorted(max(row.seconds, SHORTEST_TIME) for row in rows if row.verdict in (Verdict.UNSAT, Verdict.SAT))
     x: list[float] = [*times]
     y: list[float | None] = [float(count + 1) for count in range(len(times))]
-    if rows:  # to the time-out, so that lines end together
+    if rows:  # a last point at the time-out, so that all lines end there
         x.append(max([row.timeout for row in rows] + x))
         y.append(float(len(times)))
     return Series(name, x, y, style)
 
 
 def _layers(experiment: Experiment, layers: Mapping[str, LayerShares]) -> Chart | None:
-    panels, said = [], set()
-    for model, runs in _models(experiment).items():
-        looks, shown = _looks(runs), [run for run in runs if run.name in layers][:MOST_CURVES]
+    panels, bounds = [], set()
+    for model, runs in _by_model(experiment).items():
+        looks, shown = _looks(runs), [run for run in runs if run.name in layers][:MAX_CURVES]
+        bounds |= {f"{layers[run.name].method} on {layers[run.name].images} test images" for run in shown}
         for eps in sorted({eps for run in shown for eps in layers[run.name].shares}):
-            series = []
-            for run in shown:
-                found = layers[run.name]
-                said.add(f"{found.method} on {found.images} test images")
-                if eps in found.shares:
-                    names = [f"{number + 1} ({size:,})" for number, size in enumerate(found.sizes)]
-                    y: list[float | None] = [100 * share for share in found.shares[eps]]
-                    series.append(Series(_name(run, runs), names, y, looks[run.method]))
+            series = [
+                _layer_bars(layers[run.name], eps, looks[run.method], _name(run, runs))
+                for run in shown
+                if eps in layers[run.name].shares
+            ]
             title = f"{model}, ε {radius(eps)}"
-            panels.append(Panel(title, "ReLU layer (neurons)", "stable %", "bars", series, percent=True))
-    note = f"Bounds by {', '.join(sorted(said))}, computed for this report."
-    return Chart(f"{experiment.name}-layers", f"Stable neurons: {experiment.title}", panels, note) if panels else None
+            panels.append(Panel(title, "ReLU layer (neurons)", "stable %", Kind.BARS, series, percent=True))
+    note = f"The report computes these bounds itself: {', '.join(sorted(bounds))}."
+    return chart_of(f"{experiment.name}-layers", "Stable neurons per layer", experiment.title, panels, note)
+
+
+def _layer_bars(found: LayerShares, eps: float, style: Style, name: str) -> Series:
+    layers = [f"{number + 1} ({size:,})" for number, size in enumerate(found.sizes)]
+    return Series(name, layers, [100 * share for share in found.shares[eps]], style)
 
 
 def _training(experiment: Experiment) -> Chart | None:
     panels = []
-    for model, runs in _models(experiment).items():
-        trained = [run for run in runs if run.epochs][:MOST_CURVES]
+    for model, runs in _by_model(experiment).items():
+        trained = [run for run in runs if run.epochs][:MAX_CURVES]
         looks = _looks(trained)
-        for key, label in (("validation_accuracy", "validation accuracy %"), ("stable_share_ibp", "stable % (ibp)")):
-            series = [_curve(run, key, 100, looks[run.method], _name(run, runs)) for run in trained]
-            series = [entry for entry in series if entry.x]
-            if series:
-                panels.append(Panel(f"{model}: {label}", "epoch", label, "lines", series, percent=True))
-        losses = [_losses(run, looks[run.method], _name(run, runs)) for run in trained]
-        losses = [entry for entry in losses if entry.x]
-        if losses:
-            panels.append(Panel(f"{model}: training loss", "epoch", "sum of the terms", "lines", losses))
-    return Chart(f"{experiment.name}-training", f"Training: {experiment.title}", panels) if panels else None
+        for label, value, is_percent in CURVES:
+            curves = [_curve(run, value, looks[run.method], _name(run, runs)) for run in trained]
+            drawable = [curve for curve in curves if curve.has_values]
+            title = f"{model}: {label}"
+            panels.append(Panel(title, "epoch", label, Kind.LINES, drawable, percent=is_percent))
+    return chart_of(f"{experiment.name}-training", "Training", experiment.title, panels)
 
 
-def _curve(run: Run, key: str, scale: float, style: Style, name: str) -> Series:
-    found = [(epoch["epoch"], epoch[key]) for epoch in run.epochs if isinstance(epoch.get(key), (int, float))]
-    return Series(name, [float(x) for x, _ in found], [scale * y for _, y in found], style)
-
-
-def _losses(run: Run, style: Style, name: str) -> Series:
-    found = [(epoch["epoch"], sum(epoch["loss"].values())) for epoch in run.epochs if epoch.get("loss")]
-    return Series(name, [float(x) for x, _ in found], [float(y) for _, y in found], style)
+def _curve(run: Run, value: Callable[[Epoch], float | None], style: Style, name: str) -> Series:
+    points = [(float(epoch.number), number) for epoch in run.epochs if (number := value(epoch)) is not None]
+    return Series(name, [x for x, _ in points], [y for _, y in points], style)

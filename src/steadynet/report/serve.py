@@ -1,4 +1,4 @@
-"""The page on this machine alone, made anew when files change, so that a grid can be watched while it runs."""
+"""Serve the page on this machine only, and make it again when files change, so that a running grid can be watched."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from steadynet.errors import UserError, one_line
 from steadynet.experiments.directory import ExperimentDirectory
-from steadynet.report.gallery import MOST_PICTURES
-from steadynet.report.write import make_report, page_of
+from steadynet.report.content import make_report
+from steadynet.report.gallery import MAX_PICTURES
+from steadynet.report.page import page_of
 from steadynet.runs.directory import RunDirectory
 
 HOST = "127.0.0.1"
@@ -31,33 +32,33 @@ WATCHED = {
 
 
 class LivePage:
-    """The page of some folders; ``version`` changes when their files do."""
+    """The page of some folders, up to date with their files."""
 
-    def __init__(self, folders: Sequence[Path], most_pictures: int = MOST_PICTURES) -> None:
-        self.folders, self.most_pictures = folders, most_pictures
+    def __init__(self, folders: Sequence[Path], max_pictures: int = MAX_PICTURES) -> None:
+        self.folders, self.max_pictures = folders, max_pictures
         self._lock = threading.Lock()
         self._made: tuple[str, bytes] | None = None
 
     def version(self) -> str:
-        """A name for the state of all files that the page is made of."""
+        """A fingerprint of all files that the page is made from; it changes when they change."""
         digest = hashlib.sha256()
         for folder in self.folders:
             for path in sorted(folder.rglob("*")):
                 if path.name in WATCHED:
                     try:
                         facts = path.stat()
-                    except OSError:  # gone since it was listed
+                    except OSError:  # removed since it was listed
                         continue
                     digest.update(f"{path}\0{facts.st_mtime_ns}\0{facts.st_size}\n".encode())
         return digest.hexdigest()[:16]
 
     def html(self) -> bytes:
-        """The page as it is now; what is half-written at this moment leaves the page before in place."""
+        """The current page. If a file is half-written at this moment, the page before it."""
         with self._lock:
             version = self.version()
             if self._made is None or self._made[0] != version:
                 try:
-                    text = page_of(make_report(self.folders), self.most_pictures, live=version)
+                    text = page_of(make_report(self.folders), self.max_pictures, live=version)
                     self._made = version, text.encode()
                 except UserError:
                     if self._made is None:
@@ -67,12 +68,12 @@ class LivePage:
 
 def _handler(live: LivePage, hosts: set[str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        """Two answers: the page, and its version."""
+        """Answers with the page, or with its version."""
 
         def do_GET(self) -> None:
-            """Answer, but only who asks for this machine by its name: no other site reads through a browser."""
+            """Answer requests addressed to this machine; other web sites cannot read the page through a browser."""
             if self.headers.get("Host") not in hosts:
-                self._answer(403, "text/plain", b"ask for this machine")
+                self._answer(403, "text/plain", b"this server answers requests to this machine only")
                 return
             try:
                 if self.path in ("/", "/index.html"):
@@ -80,7 +81,7 @@ def _handler(live: LivePage, hosts: set[str]) -> type[BaseHTTPRequestHandler]:
                 elif self.path == "/state.json":
                     self._answer(200, "application/json", json.dumps({"version": live.version()}).encode())
                 else:
-                    self._answer(404, "text/plain", b"there is nothing here")
+                    self._answer(404, "text/plain", b"not found")
             except UserError as error:
                 self._answer(500, "text/plain; charset=utf-8", one_line(error).encode())
 
@@ -94,14 +95,27 @@ def _handler(live: LivePage, hosts: set[str]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
 
 
-def make_server(folders: Sequence[Path], port: int, most_pictures: int = MOST_PICTURES) -> ThreadingHTTPServer:
-    """A server on this machine alone; port 0 picks a free one. The page is made once, so that mistakes show at once."""
-    live = LivePage(folders, most_pictures)
+def make_server(folders: Sequence[Path], port: int, max_pictures: int = MAX_PICTURES) -> ThreadingHTTPServer:
+    """Make a server that only this machine can reach. The caller starts it with ``serve_forever``.
+
+    Args:
+        folders: Run directories, experiments, or folders that hold some.
+        port: The port; 0 picks a free one.
+        max_pictures: How many counterexamples the page draws at most.
+
+    Returns:
+        The server. It has made the page once, so that a mistake shows now and not at the first request.
+
+    Raises:
+        UserError: If a folder holds no runs, if a file is damaged, if the port is in use, or if the extra
+            ``steadynet[report]`` is not installed.
+    """
+    live = LivePage(folders, max_pictures)
     live.html()
     hosts: set[str] = set()
     try:

@@ -55,8 +55,8 @@ function tableView(table, heading) {
     { label: "ε", of: (row) => row.eps },
   ];
   table.metrics.forEach((metric, number) => {
-    columns.push({ label: metric.label, of: (row) => row.cells[number]?.value, number, down: metric.higher });
-    if (table.paper) columns.push({ label: "paper", paper: true, of: (row) => row.cells[number]?.paper, number, down: metric.higher });
+    columns.push({ label: metric.label, of: (row) => row.entries[number]?.value, number, down: metric.higher });
+    if (table.paper) columns.push({ label: "paper", paper: true, of: (row) => row.entries[number]?.paper, number, down: metric.higher });
   });
   const filters = {
     model: choice("model", `${table.name}/model`, pairs(rows.map((row) => row.model)), draw),
@@ -100,14 +100,14 @@ function tableView(table, heading) {
 
 function tableCell(row, column) {
   if (column.number === undefined) return make("td", { class: column.words ? "words" : "" }, column.label === "ε" ? row.radius : row[column.label.toLowerCase()]);
-  const cell = row.cells[column.number];
-  if (!cell) return make("td", { class: column.paper ? "paper" : "" }, "–");
-  if (column.paper) return make("td", { class: "paper" + (cell.paperBest ? " paperbest" : "") }, cell.paperText);
-  const text = cell.value === undefined && cell.note ? cell.note : cell.text;
-  const inner = [make("span", { class: "value" }, text), cell.count ? make("span", { class: "count" }, cell.count) : null];
+  const entry = row.entries[column.number];
+  if (!entry) return make("td", { class: column.paper ? "paper" : "" }, "–");
+  if (column.paper) return make("td", { class: "paper" + (entry.paperBest ? " paperbest" : "") }, entry.paperText);
+  const text = entry.value === undefined && entry.note ? entry.note : entry.text;
+  const inner = [make("span", { class: "value" }, text), entry.count ? make("span", { class: "count" }, entry.count) : null];
   const has = row.runs.some((run) => COUNTS.has(`${run}/${row.eps}`));
   const content = has ? [make("button", { class: "cell", title: "show its properties", onclick: () => gallery.show(row) }, ...inner)] : inner;
-  return make("td", { class: cell.best ? "best" : "" }, ...content);
+  return make("td", { class: entry.best ? "best" : "" }, ...content);
 }
 
 // Charts: drawn by plotly when they come into sight
@@ -273,7 +273,7 @@ function cardView(number) {
   const run = GALLERY.runs[columns.run[number]];
   const verdict = GALLERY.verdicts[columns.verdict[number]];
   const classes = run.shape === null ? [] : GALLERY.shapes[run.shape].classes;
-  const label = columns.label[number], taken = columns.becomes[number];
+  const label = columns.label[number], taken = columns.predicted[number];
   const nameOf = (label) => classes[label] === undefined ? String(label) : classes[label];
   const facts = [
     ["label", nameOf(label)], ["taken for", taken === null ? "" : nameOf(taken)],
@@ -282,7 +282,7 @@ function cardView(number) {
     ["time", `${columns.seconds[number].toPrecision(3)} s`],
     ["margin", columns.margin[number] === null ? "–" : String(columns.margin[number])],
     ["stable", columns.stable[number] === null ? "–" : `${(100 * columns.stable[number]).toFixed(1)} %`],
-    ["decided by", columns.by[number]], ["reason", columns.reason[number]],
+    ["decided by", columns.decidedBy[number]], ["reason", columns.reason[number]],
   ].filter(([, value]) => value);
   return make("article", { class: "card" }, make("div", {}, make("b", {}, `image ${columns.index[number]} `), badge(verdict, WORDS[verdict])),
     pictures(number), make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
@@ -309,7 +309,7 @@ for (const experiment of DATA.experiments) {
 }
 const claimed = DATA.claims.map(claimView);
 section("claims", "The paper's claims", make("p", { class: "note" }, DATA.rule), ...claimed,
-  DATA.unclaimed.length ? make("p", {}, outcomeBadge("NOT_ENOUGH_DATA"), ` ${DATA.unclaimed.join(", ")}: no table here has anything to say on them.`) : null);
+  DATA.unchecked.length ? make("p", {}, outcomeBadge("NOT_ENOUGH_DATA"), ` ${DATA.unchecked.join(", ")}: no table here has anything to say on them.`) : null);
 contents.append(make("a", { href: "#gallery" }, "Gallery"));
 main.append(gallery.element);
 document.documentElement.dataset.ready = String(Math.round(performance.now()));

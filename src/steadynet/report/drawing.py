@@ -1,0 +1,155 @@
+"""Draw charts for print with matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from steadynet.report.charts import Chart, Dash, Kind, Panel
+
+Handles = dict[str, Artist]  # what the legend shows, by the name of the series
+
+LABEL_SIZE = 8  # points
+LABEL_HEIGHTS = (4, -10, 14, -20)  # points above the labelled point, in the order in which they are tried
+LINE_STYLES = {Dash.SOLID: "-", Dash.DASHED: "--", Dash.DOTTED: ":"}
+SETTINGS: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "hatch.linewidth": 0.5,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "steadynet",  # drawing the same chart twice gives the same file
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+}
+
+
+def draw(chart: Chart) -> Figure:
+    """Draw a chart as a matplotlib figure, with one legend below all panels."""
+    across = min(chart.across, len(chart.panels))
+    down = -(-len(chart.panels) // across)
+    widest = max(_width(panel) for panel in chart.panels)
+    figure = Figure(figsize=(max(across * widest, 4.5), 2.9 * down + 0.9))
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    handles: Handles = {}
+    for panel, axis in zip(chart.panels, axes, strict=False):
+        handles |= _draw_panel(panel, axis)
+    for axis in axes[len(chart.panels) :]:
+        axis.set_axis_off()
+    figure.suptitle(_plain(chart.title), fontsize=11, fontweight="bold", wrap=True)
+    columns = max(1, min(len(handles), int(figure.get_figwidth() // 1.6)))
+    names = [_plain(name) for name in handles]
+    figure.legend(list(handles.values()), names, loc="outside lower center", ncols=columns, fontsize=9)
+    if any(series.labels for panel in chart.panels for series in panel.series):
+        figure.draw_without_rendering()  # this lays out the axes; only then the labels can be placed
+        for panel, axis in zip(chart.panels, axes, strict=False):
+            _write_labels(panel, axis)
+    return figure
+
+
+def _width(panel: Panel) -> float:
+    """The width in inches. Bars need room for their names."""
+    names = max((len(series.x) for series in panel.series), default=0)
+    return 3.2 if panel.kind is not Kind.BARS else min(max(3.2, 0.14 * names * len(panel.series) + 1.2), 7.0)
+
+
+def _plain(text: str) -> str:
+    """Escape what matplotlib would read as mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _draw_panel(panel: Panel, axis: Axes) -> Handles:
+    """Draw one panel and return its part of the legend."""
+    handles = _draw_bars(panel, axis) if panel.kind is Kind.BARS else _draw_lines(panel, axis)
+    axis.set_title(_plain(panel.title))
+    axis.set_xlabel(_plain(panel.x_label))
+    axis.set_ylabel(_plain(panel.y_label))
+    if panel.log_x:
+        axis.set_xscale("log")
+    axis.set_ylim(*panel.y_range)
+    if panel.tick_names:
+        axis.set_xticks(list(panel.tick_names), list(panel.tick_names.values()))
+    return handles
+
+
+def _draw_bars(panel: Panel, axis: Axes) -> Handles:
+    names = list(dict.fromkeys(str(name) for series in panel.series for name in series.x))
+    width = 0.84 / max(len(panel.series), 1)
+    handles: Handles = {}
+    for number, series in enumerate(panel.series):
+        values = {str(name): value for name, value in zip(series.x, series.y, strict=True) if value is not None}
+        places = [names.index(name) + (number - (len(panel.series) - 1) / 2) * width for name in values]
+        fill: dict[str, Any] = {"hatch": series.style.hatch, "edgecolor": "white", "linewidth": 0.4}
+        axis.bar(places, list(values.values()), width * 0.94, color=series.style.colour, **fill)
+        handles[series.name] = Patch(facecolor=series.style.colour, **fill)
+    tilted = sum(len(name) for name in names) > 34
+    axis.set_xticks(
+        range(len(names)),
+        [_plain(name) for name in names],
+        rotation=35 if tilted else 0,
+        ha="right" if tilted else "center",
+    )
+    axis.grid(False, axis="x")
+    return handles
+
+
+def _draw_lines(panel: Panel, axis: Axes) -> Handles:
+    handles: Handles = {}
+    for series in panel.series:
+        style = series.style
+        is_one_point = panel.kind is Kind.POINTS and len(series.x) == 1
+        (handle,) = axis.plot(
+            [float(x) for x in series.x],
+            [float("nan") if value is None else value for value in series.y],
+            color=style.colour,
+            marker=style.marker or None,
+            markevery=max(1, len(series.x) // 8) if panel.kind is Kind.STEPS else None,
+            markersize=8 if panel.kind is Kind.POINTS else 5,
+            markerfacecolor="white" if series.is_open else style.colour,
+            linestyle="none" if is_one_point else LINE_STYLES[series.dash],
+            linewidth=1.1 if series.faint else 1.7,
+            alpha=series.opacity,
+            drawstyle="steps-post" if panel.kind is Kind.STEPS else "default",
+        )
+        handles[series.name] = handle
+    if panel.kind is Kind.POINTS:
+        axis.margins(x=0.18)
+    return handles
+
+
+def _write_labels(panel: Panel, axis: Axes) -> None:
+    """Write each label beside its point, at the first place that no earlier label covers."""
+    taken: list[tuple[float, float, float]] = []  # left edge, baseline and width of each label, in points
+    for series in panel.series:
+        for x, y, label in zip(series.x, series.y, series.labels, strict=False):
+            if y is None:
+                continue
+            across, up = _in_points(axis, float(x), y)
+            width = LABEL_SIZE * 0.6 * len(label)
+            places = [(right, height) for height in LABEL_HEIGHTS for right in (6, -6 - width)]
+            free = [place for place in places if not _overlaps(across + place[0], up + place[1], width, taken)]
+            right, height = (free or places)[0]
+            taken.append((across + right, up + height, width))
+            axis.annotate(
+                _plain(label), (float(x), y), xytext=(right, height), textcoords="offset points", fontsize=LABEL_SIZE
+            )
+
+
+def _in_points(axis: Axes, x: float, y: float) -> tuple[float, float]:
+    """The position of a data point on the paper, in points (1/72 inch)."""
+    across, up = axis.transData.transform((x, y)) * 72 / axis.figure.dpi
+    return float(across), float(up)
+
+
+def _overlaps(left: float, baseline: float, width: float, taken: list[tuple[float, float, float]]) -> bool:
+    return any(
+        abs(baseline - other_baseline) < LABEL_SIZE + 1 and other_left - width < left < other_left + other_width
+        for other_left, other_baseline, other_width in taken
+    )

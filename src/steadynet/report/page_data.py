@@ -1,0 +1,163 @@
+"""The content of the page as JSON. One function writes each record; the page's script reads what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, TypeAlias
+
+from steadynet.report.claims import RULE, Claim, ClaimPart, Outcome
+from steadynet.report.content import TITLE, Report, Section
+from steadynet.report.gallery import Gallery
+from steadynet.report.interactive import chart_as_json
+from steadynet.report.layout import Entry, Table
+from steadynet.report.metrics import Metric, radius
+from steadynet.report.tables import counted, spread
+from steadynet.verification.properties import Verdict
+
+JsonObject: TypeAlias = "dict[str, Any]"
+VERDICTS = list(Verdict)
+
+
+def report_as_json(report: Report, gallery: Gallery, live: str | None) -> JsonObject:
+    """The whole page. ``live`` is the version that a page served by ``steadynet view`` compares with the server's."""
+    return {
+        "title": TITLE,
+        "written": report.written,
+        "rule": RULE,
+        "outcomes": {outcome.name: outcome.value for outcome in Outcome},
+        "claims": [_claim_as_json(claim) for claim in report.claims],
+        "unchecked": report.unchecked,
+        "radii": {_as_key(eps): radius(eps) for eps in sorted({shown.eps for shown in gallery.properties})},
+        "experiments": [_section_as_json(section, gallery) for section in report.sections],
+        "gallery": _gallery_as_json(gallery),
+        "live": live,
+    }
+
+
+def _as_key(eps: float) -> str:
+    """A radius as JavaScript converts it to a string."""
+    return repr(eps).removesuffix(".0")
+
+
+def _section_as_json(section: Section, gallery: Gallery) -> JsonObject:
+    experiment = section.experiment
+    run_numbers = {run.name: number for number, run in enumerate(gallery.runs) if run.experiment == experiment.name}
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "facts": list(experiment.facts.items()),
+        "tables": [_table_as_json(table, run_numbers) for table in section.tables if table.lines],
+        "charts": [chart_as_json(chart) for chart in section.charts],
+        "notes": section.notes,
+    }
+
+
+def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
+    """A table with one row per model, method and radius, and one column per metric.
+
+    A metric without a radius, such as test accuracy, stands in every row of its network.
+    """
+    metrics = list({line.metric.name: line.metric for line in table.lines}.values())
+    rows = []
+    for model, method in table.columns:
+        found = {(line.eps, line.metric.name): table.entries(line)[model, method] for line in table.lines}
+        radii = list(dict.fromkeys(eps for (eps, _), entry in found.items() if entry.is_there))
+        for eps in [eps for eps in radii if eps is not None] or radii:
+            entries = [found.get((eps, what.name)) or found.get((None, what.name)) for what in metrics]
+            runs = {run for (its_eps, _), entry in found.items() if its_eps == eps for run in entry.runs}
+            rows.append(
+                {
+                    "model": model,
+                    "method": method,
+                    "eps": eps,
+                    "radius": radius(eps),
+                    "runs": sorted(run_numbers[run] for run in runs if run in run_numbers),
+                    "entries": [_entry_as_json(what, entry) for what, entry in zip(metrics, entries, strict=True)],
+                }
+            )
+    return {
+        "name": table.name,
+        "title": table.title,
+        "paper": table.has_paper,
+        "metrics": [_metric_as_json(what) for what in metrics],
+        "rows": rows,
+    }
+
+
+def _metric_as_json(what: Metric) -> JsonObject:
+    return {"label": what.label, "meaning": what.meaning, "higher": what.higher_is_better}
+
+
+def _entry_as_json(what: Metric, entry: Entry | None) -> JsonObject | None:
+    """An entry of a table, without what it does not have; None if nobody measured it."""
+    if entry is None or not entry.is_there:
+        return None
+    shown = {
+        "value": entry.value,
+        "text": what.written(entry.value) + spread(what, entry),
+        "count": counted(entry),
+        "best": entry.best,
+        "note": entry.note,
+        "paper": entry.paper,
+        "paperText": what.written(entry.paper),
+        "paperBest": entry.paper_best,
+    }
+    return {key: value for key, value in shown.items() if value is not None and value is not False and value != ""}
+
+
+def _claim_as_json(claim: Claim) -> JsonObject:
+    return {
+        "name": claim.name,
+        "text": claim.text,
+        "table": claim.table,
+        "outcome": claim.outcome.name,
+        "paperOutcome": claim.paper_outcome.name,
+        "parts": [_part_as_json(part) for part in claim.parts],
+    }
+
+
+def _part_as_json(part: ClaimPart) -> JsonObject:
+    numbers = [
+        f"{pair.label}: {part.metric.written(pair.one.value)}"
+        + ("" if part.metric.is_delta else f" and {part.metric.written(pair.other.value)}")
+        for pair in part.comparisons
+    ]
+    return {
+        "metric": part.metric.label,
+        "text": part.text,
+        "outcome": part.outcome.name,
+        "reason": part.reason,
+        "comparisons": numbers,
+    }
+
+
+def _gallery_as_json(gallery: Gallery) -> JsonObject:
+    """The gallery. Its properties are stored as columns, which keeps a page with thousands of them small."""
+    shown = gallery.properties
+    return {
+        "columns": {
+            "run": [entry.run for entry in shown],
+            "eps": [entry.eps for entry in shown],
+            "index": [entry.index for entry in shown],
+            "label": [entry.label for entry in shown],
+            "verdict": [VERDICTS.index(entry.verdict) for entry in shown],
+            "seconds": [entry.seconds for entry in shown],
+            "margin": [_short(entry.margin) for entry in shown],
+            "stable": [_short(entry.stable_share) for entry in shown],
+            "decidedBy": [entry.decided_by for entry in shown],
+            "reason": [entry.reason for entry in shown],
+            "picture": [entry.picture for entry in shown],
+            "difference": [entry.difference for entry in shown],
+            "predicted": [entry.predicted for entry in shown],
+        },
+        "pictures": gallery.pictures,
+        "shapes": [asdict(shape) for shape in gallery.shapes],
+        "runs": [asdict(run) for run in gallery.runs],
+        "verdicts": [verdict.value for verdict in VERDICTS],
+        "notes": gallery.notes,
+    }
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
