@@ -1,51 +1,47 @@
-"""One process at a time works on an experiment's directory; the lock of a killed one is gone with it."""
+"""A lock that lets only one process at a time work on an experiment; it is free again when that process ends."""
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+
+from filelock import FileLock, Timeout
 
 from steadynet.errors import UserError
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.files import disk_errors
 
-if sys.platform != "win32":  # where nothing is locked
-    import fcntl
-
-
-PATIENCE = 3.0  # seconds for the workers of a killed process to end
+PATIENCE = 3.0  # seconds to wait for a process that is about to end
+LOOK_EVERY = 0.05  # seconds
 
 
 @contextmanager
 def locked(experiment: ExperimentDirectory, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock, or say that somebody else does."""
-    root = experiment.path
-    with disk_errors(root):
-        root.mkdir(parents=True, exist_ok=True)
-        file = experiment.lock.open("w")
-    with file:
-        end = time.monotonic() + patience
-        while not _taken(file):
-            if time.monotonic() > end:
-                raise UserError(f"another steadynet is at work on {root}: see steadynet status {root}")
-            time.sleep(0.05)
-        yield
+    """Hold the lock of an experiment inside a ``with`` block.
 
+    Args:
+        experiment: The directory, which is created if it is missing.
+        patience: How many seconds to wait for another process to free the lock.
 
-def _taken(file: TextIO) -> bool:
-    if sys.platform != "win32":
+    Raises:
+        UserError: Another process holds the lock, or the directory cannot be written.
+    """
+    lock = FileLock(experiment.lock)
+    with disk_errors(experiment.path):
+        experiment.path.mkdir(parents=True, exist_ok=True)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-    return True
+            lock.acquire(timeout=patience, poll_interval=LOOK_EVERY)
+        except Timeout as error:
+            place = experiment.path
+            raise UserError(f"another steadynet is at work on {place}: see steadynet status {place}") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def is_locked(experiment: ExperimentDirectory) -> bool:
-    """Whether somebody is at work."""
+    """Whether a process is at work on the experiment."""
     try:
         with locked(experiment, patience=0):
             return False
