@@ -1,33 +1,61 @@
-"""Plug-ins are classes found by module: a new file in a package is a new choice, everywhere, unasked.
+"""Plug-ins: training methods, verifiers, data sets and engines, which are found rather than registered.
 
-A plug-in is a frozen dataclass with a class attribute ``name``; its fields, made with :func:`setting`, are its
-settings. A setting's name means one thing in the whole project, so that one flag can set it for every plug-in.
+A plug-in is a frozen dataclass that derives from the base class of its kind and has a class attribute ``name``. Its
+fields made with :func:`setting` are its settings; the command line makes one flag per setting.
+
+:func:`discover` finds a plug-in in either of two places: a module of the package of its kind
+(``steadynet/objectives/<name>.py``), or an entry point that another installed package declares.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import pkgutil
+import re
 import types
 import typing
+import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, TypeVar
 
-from steadynet.errors import UnknownNameError, UserError
+from steadynet.errors import UnknownNameError, UserError, one_line
 
 T = TypeVar("T")
 
 
 def setting(default: Any, help: str) -> Any:
-    """A dataclass field with the line that explains it to a user."""
+    """Declare a setting of a plug-in: a dataclass field with a line of help.
+
+    Args:
+        default: The value of the setting unless the user gives another.
+        help: What the setting means, in one line; ``steadynet list`` and ``--help`` show it.
+
+    Returns:
+        A dataclass field.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Attack:
+    ...     steps: int = setting(10, "steps of the attack")
+    >>> Attack().steps, settings_of(Attack)[0].help
+    (10, 'steps of the attack')
+    """
     return dataclasses.field(default=default, metadata={"help": help})
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One setting of a plug-in, as the command line and ``steadynet list`` need it."""
+    """One setting of a plug-in, as the command line and ``steadynet list`` need it.
+
+    Attributes:
+        name: The name of the dataclass field.
+        type: The annotated type of the field.
+        default: The value unless the user gives another.
+        help: What the setting means, in one line.
+    """
 
     name: str
     type: Any
@@ -36,7 +64,7 @@ class Setting:
 
 
 def settings_of(plugin: type) -> list[Setting]:
-    """The settings a plug-in declares, in their order."""
+    """Return the settings that a plug-in declares, in the order of its fields."""
     hints = typing.get_type_hints(plugin)
     return [
         Setting(field.name, hints[field.name], field.default, field.metadata["help"])
@@ -45,9 +73,23 @@ def settings_of(plugin: type) -> list[Setting]:
     ]
 
 
-def discover(package: types.ModuleType, base: type[T]) -> dict[str, type[T]]:
-    """Every subclass of ``base`` with a ``name`` that a module of ``package`` declares."""
-    return {plugin.name: plugin for plugin in _declared(package, base)}  # type: ignore[attr-defined]
+def discover(package: types.ModuleType, base: type[T], group: str | None = None) -> dict[str, type[T]]:
+    """Find every plug-in of one kind.
+
+    Args:
+        package: The package whose modules declare the built-in plug-ins.
+        base: The class that every plug-in of this kind derives from.
+        group: The entry points under which other installed packages declare plug-ins of this kind, such as
+            ``steadynet.objectives``. Each entry point has the name of its plug-in and refers to its class. One that
+            cannot be used, or whose name is taken, is skipped with a warning that names the package it comes from.
+
+    Returns:
+        The classes of the plug-ins by name.
+    """
+    built_in = {plugin.name: plugin for plugin in _declared(package, base)}  # type: ignore[attr-defined]
+    if group is None:
+        return built_in
+    return built_in | _installed(group, base, frozenset(built_in))  # type: ignore[arg-type]  # classes are hashable
 
 
 def _declared(package: types.ModuleType, base: type[T]) -> Iterator[type[T]]:
@@ -63,15 +105,97 @@ def _declared(package: types.ModuleType, base: type[T]) -> Iterator[type[T]]:
                 yield value
 
 
+class _UnusableError(Exception):
+    """Why an entry point cannot be used."""
+
+
+@functools.cache
+def _installed(group: str, base: type[Any], built_in: frozenset[str]) -> dict[str, type[Any]]:
+    """Load the plug-ins of other packages, once per process, so that each warning is given once."""
+    found: dict[str, type[Any]] = {}
+    owners = dict.fromkeys(built_in, "steadynet")
+    for owner, entry in sorted(((_package(entry), entry) for entry in entry_points(group=group)), key=_order):
+        try:
+            if entry.name in owners:
+                raise _UnusableError(f"{owners[entry.name]} has a plug-in of this name")
+            found[entry.name] = _checked(entry, base)
+            owners[entry.name] = f"the package {owner}"
+        except Exception as error:  # the code of another package may fail in any way
+            reason = str(error) if isinstance(error, _UnusableError) else f"{type(error).__name__}: {one_line(error)}"
+            warnings.warn(
+                f"skipped the plug-in '{entry.name}' ({group}) of the package {owner}: {reason}", stacklevel=2
+            )
+    return found
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "(unknown)"
+
+
+def _order(owned: tuple[str, EntryPoint]) -> tuple[str, str]:
+    return owned[0], owned[1].name
+
+
+def _checked(entry: EntryPoint, base: type[T]) -> type[T]:
+    """Load the class of an entry point and check everything that the rest of the project relies on.
+
+    Raises:
+        _UnusableError: The class is no usable plug-in.
+    """
+    plugin = entry.load()
+    if not inspect.isclass(plugin) or not issubclass(plugin, base):
+        raise _UnusableError(f"{entry.value} is not a subclass of {base.__module__}.{base.__name__}")
+    facts = [name for name, hint in typing.get_type_hints(base).items() if typing.get_origin(hint) is ClassVar]
+    missing = [name for name in facts if not hasattr(plugin, name)] + sorted(getattr(plugin, "__abstractmethods__", ()))
+    if missing:
+        raise _UnusableError(f"{entry.value} does not define {', '.join(missing)}")
+    name = plugin.name  # type: ignore[attr-defined]
+    if name != entry.name or not re.fullmatch(r"[\w-]+", name):
+        raise _UnusableError(f"{entry.value} has the name '{name}'; both names must be the same word")
+    if any(isinstance(value, dataclasses.Field) for value in vars(plugin).values()):
+        raise _UnusableError(f"{entry.value} has settings, so that it must be a dataclass")
+    for one in settings_of(plugin):
+        if not fits(one.default, one.type):
+            raise _UnusableError(f"its setting {one.name} has a default that does not fit {describe_type(one.type)}")
+    return plugin
+
+
 def choose(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """The entry called ``name``, or an error that names the nearest right one."""
+    """Look up a name that the user gave.
+
+    Args:
+        kind: What the name stands for, such as "verifier"; for the error message.
+        name: The name.
+        known: What there is, by name.
+
+    Returns:
+        The entry of that name.
+
+    Raises:
+        UnknownNameError: There is no such entry. The message suggests the nearest name.
+
+    >>> choose("colour", "red", {"red": 1, "green": 2})
+    1
+    """
     if name not in known:
         raise UnknownNameError(kind, name, known)
     return known[name]
 
 
 def make(plugin: type[T], values: Mapping[str, Any]) -> T:
-    """A plug-in with these settings; a misspelt setting or a wrong type is an error that says what is right."""
+    """Create a plug-in with the given settings.
+
+    Args:
+        plugin: The class of the plug-in.
+        values: Values of its settings by name. The others keep their defaults; a list becomes a tuple.
+
+    Returns:
+        The plug-in.
+
+    Raises:
+        UnknownNameError: The plug-in has no such setting.
+        UserError: A value does not have the type of its setting.
+    """
     known = {entry.name: entry for entry in settings_of(plugin)}
     name = getattr(plugin, "name", plugin.__name__)
     for key, value in values.items():
@@ -83,7 +207,10 @@ def make(plugin: type[T], values: Mapping[str, Any]) -> T:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type: plain types, ``X | None``, ``Literal`` and tuples of numbers.
+    """Whether a value has an annotated type.
+
+    The type may be a plain type, ``X | None``, a ``Literal`` or a tuple of numbers. An int fits float; a bool does not
+    fit int.
 
     >>> fits(3, float), fits("x", float), fits(None, float | None), fits((1.0, 2.0), tuple[float, ...])
     (True, False, True, True)
@@ -103,7 +230,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def describe_value(value: Any) -> str:
-    """A setting's value as a user reads it.
+    """Write the value of a setting as a user reads it.
 
     >>> [describe_value(value) for value in (None, True, 0.3, (1.0, 2.0))]
     ['–', 'yes', '0.3', '1.0,2.0']
@@ -114,7 +241,7 @@ def describe_value(value: Any) -> str:
 
 
 def describe_type(hint: Any) -> str:
-    """An annotated type in words a user reads.
+    """Write an annotated type in words that a user understands.
 
     >>> describe_type(typing.Literal["sign", "gradient"] | None)
     'sign|gradient'

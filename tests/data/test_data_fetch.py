@@ -210,8 +210,9 @@ def test_damage_with_no_source_left_is_an_error(tmp_path):
 
 def test_a_damaged_built_in_set_says_to_install_again(tmp_path, monkeypatch):
     monkeypatch.setattr("steadynet.data.digits.EMBEDDED_FILE", tmp_path / "digits.npz")
-    with pytest.raises(UserError, match="install steadynet again"):
-        Digits().load()
+    for use in (Digits().load, Digits().fetch):
+        with pytest.raises(UserError, match=r"digits\.npz is damaged \(No such file.*install the package .* again"):
+            use()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import argparse
 import difflib
 import types
 import typing
+import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -88,7 +89,11 @@ def add_settings(parser: Parser, owner: str, title: str, settings: Iterable[Sett
             options["metavar"] = "RADIUS"  # a number or a fraction: parse_radius reads it
         else:
             options |= {"type": _reader(entry.type), "metavar": _metavar(entry)}
-        parser.flags += group.add_argument(flag_of(entry.name), **options).option_strings
+        try:
+            parser.flags += group.add_argument(flag_of(entry.name), **options).option_strings
+        except argparse.ArgumentError:  # only a plug-in of another package can clash
+            taken = f"{parser.prog} has another flag {flag_of(entry.name)}"
+            warnings.warn(f"the setting '{entry.name}' ({entry.help}) has no flag: {taken}", stacklevel=2)
 
 
 def given_settings(arguments: argparse.Namespace, owner: str) -> dict[str, Any]:

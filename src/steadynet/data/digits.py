@@ -1,4 +1,4 @@
-"""digits: a small part of MNIST that comes with the package, so that everything can be tried without a network."""
+"""digits: a small part of MNIST that comes with the package, so that nothing has to be downloaded to try it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from steadynet.data.base import DatasetPlugin
-from steadynet.data.cache import Arrays, DamagedError, read_arrays, verify
+from steadynet.data.cache import Arrays
 from steadynet.data.dataset import Dataset, Images
-from steadynet.data.progress import OnProgress
-from steadynet.errors import UserError
 
 EMBEDDED_FILE = Path(__file__).with_name("digits.npz")
 
@@ -36,25 +34,12 @@ class Digits(DatasetPlugin):
 
     @property
     def path(self) -> Path:
-        """The file inside the package."""
+        """The file of this package that holds the data set."""
         return EMBEDDED_FILE
-
-    def fetch(self, on_progress: OnProgress | None = None) -> Path:
-        """Where the set lies; there is nothing to fetch."""
-        return self.path
-
-    def load(self) -> Dataset:
-        """The data set."""
-        try:
-            arrays = read_arrays(self.path)
-            verify(arrays, self.image_shape, self.hashes)
-        except DamagedError as error:
-            raise UserError(f"the built-in {self.path} is damaged ({error}): install steadynet again.") from error
-        return self._dataset(arrays)
 
 
 def make_digits(mnist: Dataset) -> Arrays:
-    """The four arrays of digits from the whole of MNIST; `np.savez_compressed(EMBEDDED_FILE, **arrays)` stores them."""
+    """Cut the four arrays of digits from MNIST; ``np.savez_compressed(EMBEDDED_FILE, **arrays)`` stores them."""
 
     def first(part: Images, count: int) -> Images:
         return part.subset(part.first_of_each_class(count).sort().values)

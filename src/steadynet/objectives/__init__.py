@@ -14,8 +14,8 @@ __all__ = ["Batch", "Combination", "Objective", "Recipe", "available", "build", 
 
 
 def available() -> dict[str, type[Objective]]:
-    """Every training method by name."""
-    return discover(sys.modules[__name__], Objective)  # type: ignore[type-abstract]
+    """Return the classes of all training methods by name: ours, and those of other installed packages."""
+    return discover(sys.modules[__name__], Objective, group="steadynet.objectives")  # type: ignore[type-abstract]
 
 
 def parts_of(method: str) -> list[str]:

@@ -12,5 +12,5 @@ __all__ = ["Properties", "Result", "Verdict", "Verifier", "available"]
 
 
 def available() -> dict[str, type[Verifier]]:
-    """Every verifier by name."""
-    return discover(sys.modules[__name__], Verifier)  # type: ignore[type-abstract]
+    """Return the classes of all verifiers by name: ours, and those of other installed packages."""
+    return discover(sys.modules[__name__], Verifier, group="steadynet.verifiers")  # type: ignore[type-abstract]
