@@ -219,7 +219,7 @@ REFUSED = {
     "broadcasts data": ("Add", {"c": weights(3, 4)}, [1, 4], {}),
     "not finite": ("Add", {"c": np.array([np.nan], dtype=np.float32)}, [1, 4], {}),
     "division by zero": ("Div", {"c": np.zeros(4, dtype=np.float32)}, [1, 4], {}),
-    "else than zeros": ("Pad", {"p": np.array([0, 1, 0, 1]), "v": np.float32(1)}, [1, 4], {}),
+    "other than zeros": ("Pad", {"p": np.array([0, 1, 0, 1]), "v": np.float32(1)}, [1, 4], {}),
     "the shape": ("Relu", {}, [1, "n"], {}),
     "numbers": ("Pad", {"p": np.array([0, 2**30, 0, 2**30])}, [1, 4], {}),
 }  # fmt: skip

@@ -144,4 +144,4 @@ def test_random_chains(tmp_path):
         except UserError as error:
             refused.add(str(error).split("read: ")[1].split(", at")[0])
     assert read > 200
-    assert refused <= {"a concatenation along the batch axis", "a choice along the batch axis"}
+    assert refused <= {"a concatenation along the batch axis", "a selection along the batch axis"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from torch import Tensor
 from steadynet.networks.input_gradient import sub_pixel_transpose
 
 Shape = tuple[int, ...]
+Pair = tuple[int, int]  # a number for the rows and one for the columns of an image
 
 
 class Interval(NamedTuple):
@@ -253,12 +254,19 @@ class Pad(_Monotone):
 
 @dataclass(frozen=True)
 class AveragePool(_Monotone):
-    """Mean over windows: the keyword arguments of ``F.avg_pool2d``."""
+    """The mean over windows, with the arguments of ``F.avg_pool2d``."""
 
-    options: dict[str, Any]
+    kernel: Pair
+    stride: Pair
+    padding: Pair = (0, 0)
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor: int | None = None
 
     def apply(self, *inputs: Tensor) -> Tensor:
-        return F.avg_pool2d(inputs[0], **self.options)
+        return F.avg_pool2d(
+            inputs[0], self.kernel, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor
+        )
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
         with torch.enable_grad():  # the transpose of a linear map is its vector-Jacobian product
@@ -269,25 +277,23 @@ class AveragePool(_Monotone):
 
 @dataclass(frozen=True)
 class MaxPool(_Monotone):
-    """Maximum over windows: the keyword arguments of ``F.max_pool2d``."""
+    """The maximum over windows, with the arguments of ``F.max_pool2d``."""
 
-    options: dict[str, Any]
+    kernel: Pair
+    stride: Pair
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    ceil_mode: bool = False
 
     def apply(self, *inputs: Tensor) -> Tensor:
-        return F.max_pool2d(inputs[0], **self.options)
+        return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
 
     def candidates(self, value: Tensor) -> Tensor:
         """What each window holds of a value (n, channels, *map): (n, channels, candidates, *output), −∞ outside."""
         output = self.apply(value).shape[2:]
-        kernel, dilation = self._pair("kernel_size", 1), self._pair("dilation", 1)
-        stride, before = self._pair("stride", kernel), self._pair("padding", 0)
+        kernel, dilation, stride, before = self.kernel, self.dilation, self.stride, self.padding
         extent = [(output[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]
         after = [extent[axis] - before[axis] - value.shape[2 + axis] for axis in (0, 1)]
         padded = F.pad(value, [before[1], after[1], before[0], after[0]], value=-torch.inf)
         windows = F.unfold(padded, kernel, dilation, 0, stride)
         return windows.view(len(value), value.shape[1], -1, *output)
-
-    def _pair(self, name: str, default: Any) -> tuple[int, int]:
-        value = self.options.get(name)
-        value = default if value is None or value == [] else value
-        return (value, value) if isinstance(value, int) else (value[0], value[1])

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steadynet.graph.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Pad, Rectifier, Scale
+from steadynet.graph.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Pad, Pair, Rectifier, Scale
 
 Shape = tuple[int, ...]
 Range = tuple[float | None, float | None]
@@ -21,8 +21,8 @@ class NoBoundsError(Exception):
     """What a network does that no bound is known for; the translation adds the layer."""
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
+def _pair(value: Any) -> Pair:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
 def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
@@ -32,7 +32,7 @@ def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
     return Convolution(module.weight, module.bias, stride, _padding(module), dilation, module.groups)
 
 
-def _padding(module: nn.Conv2d) -> tuple[int, int]:
+def _padding(module: nn.Conv2d) -> Pair:
     """The padding in pixels; "same" has one only where both sides get as much."""
     if module.padding == "valid":
         return (0, 0)
@@ -62,17 +62,39 @@ def rectifier(slope: float) -> Operation:
     return Rectifier(slope)
 
 
-def average_pool(options: dict[str, Any]) -> Operation:
-    """A mean over windows, with the keyword arguments of ``F.avg_pool2d``."""
-    if (options.get("divisor_override") or 1) < 0:
+def max_pool(
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Operation:
+    """Return the operation of ``F.max_pool2d`` with these arguments."""
+    if return_indices:
+        raise NoBoundsError("max pooling that returns indices")
+    return MaxPool(_pair(kernel_size), _pair(stride or kernel_size), _pair(padding), _pair(dilation), ceil_mode)
+
+
+def average_pool(
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Operation:
+    """Return the operation of ``F.avg_pool2d`` with these arguments."""
+    if (divisor_override or 1) < 0:
         raise NoBoundsError("average pooling with a negative divisor")
-    return AveragePool(options)
+    kernel, stride = _pair(kernel_size), _pair(stride or kernel_size)
+    return AveragePool(kernel, stride, _pair(padding), ceil_mode, count_include_pad, divisor_override)
 
 
 def _adaptive_average_pool(module: nn.AdaptiveAvgPool2d, shape: Shape) -> Operation:
     if module.output_size not in (1, (1, 1)) or len(shape) != 4:
         raise NoBoundsError(f"AdaptiveAvgPool2d of {shape[1:]} to {module.output_size}, only to (1, 1)")
-    return AveragePool({"kernel_size": shape[2:]})
+    return average_pool(shape[2:])
 
 
 def limits(least: Any, most: Any) -> tuple[float, float]:
@@ -104,13 +126,6 @@ def _zero_pad(module: nn.ZeroPad2d, shape: Shape) -> Operation:
     return Pad(((0, 0), (top, bottom), (left, right)))
 
 
-def _options(module: nn.Module, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(module, name) for name in names}
-
-
-MAX_POOL = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-AVERAGE_POOL = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-
 # module type -> the operation it is on inputs of a shape, or None where it changes nothing in evaluation mode
 MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.Linear: lambda module, shape: Dense(module.weight, module.bias),
@@ -119,8 +134,17 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.BatchNorm2d: _batch_norm,
     nn.ReLU: lambda module, shape: Rectifier(),
     nn.LeakyReLU: lambda module, shape: rectifier(module.negative_slope),
-    nn.AvgPool2d: lambda module, shape: average_pool(_options(module, AVERAGE_POOL)),
-    nn.MaxPool2d: lambda module, shape: MaxPool(_options(module, MAX_POOL)),
+    nn.AvgPool2d: lambda module, shape: average_pool(
+        module.kernel_size,
+        module.stride,
+        module.padding,
+        module.ceil_mode,
+        module.count_include_pad,
+        module.divisor_override,
+    ),
+    nn.MaxPool2d: lambda module, shape: max_pool(
+        module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode, module.return_indices
+    ),
     nn.AdaptiveAvgPool2d: _adaptive_average_pool,
     nn.ZeroPad2d: _zero_pad,
     nn.Identity: None,

@@ -15,16 +15,14 @@ from torch import Tensor, nn
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Concat, MaxPool, Operation, Permute, Rectifier, Reshape, Scale, Sum
+from steadynet.graph.operations import Concat, Operation, Permute, Rectifier, Reshape, Scale, Sum
 from steadynet.graph.tables import (
     ADDITIONS,
-    AVERAGE_POOL,
     CLIPPING_MODULES,
     CLIPS,
     CONCATENATIONS,
     DROPOUTS,
     IDENTITIES,
-    MAX_POOL,
     MODULES,
     PERMUTATIONS,
     PRODUCTS,
@@ -39,6 +37,7 @@ from steadynet.graph.tables import (
     average_pool,
     axis_order,
     limits,
+    max_pool,
     rectifier,
 )
 from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
@@ -173,9 +172,9 @@ class _Translation:
         elif call.target in CONCATENATIONS:
             self._concatenate(call, kwargs.get("dim", args[0] if args else 0))
         elif call.target is F.max_pool2d:
-            self._add(call, MaxPool(_named(MAX_POOL, args, kwargs)), source)
+            self._add(call, max_pool(*args, **kwargs), source)
         elif call.target is F.avg_pool2d:
-            self._add(call, average_pool(_named(AVERAGE_POOL, args, kwargs)), source)
+            self._add(call, average_pool(*args, **kwargs), source)
         else:
             raise NoBoundsError(_operation_name(call))
 
@@ -265,7 +264,3 @@ def _layer_name(call: torch.fx.Node) -> str:
 
 def _operation_name(call: torch.fx.Node) -> str:
     return getattr(call.target, "__name__", str(call.target))
-
-
-def _named(names: tuple[str, ...], args: Any, kwargs: Any) -> dict[str, Any]:
-    return dict(zip(names, args, strict=False)) | {name: value for name, value in kwargs.items() if name in names}

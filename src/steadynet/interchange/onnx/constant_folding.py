@@ -1,9 +1,8 @@
-"""What a file computes from constants alone, computed once: shapes, slices, weights that are turned around."""
+"""Constants of an ONNX file, and what it computes from constants alone: shapes, slices, transposed weights."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import onnx
@@ -11,43 +10,51 @@ from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from steadynet.interchange.onnx.files import UnsupportedError
-from steadynet.interchange.onnx.graph_builder import Array, Builder
+from steadynet.interchange.onnx.graph_builder import GraphBuilder
+from steadynet.interchange.onnx.node import Array, Attributes
 
-FOLDED = {
+FOLDABLE = {
     "Add", "Cast", "Concat", "ConstantOfShape", "Div", "Flatten", "Gather", "Identity", "Mul", "Neg", "ReduceProd",
     "Reshape", "Slice", "Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze",
 }  # fmt: skip
-_SPREADING = {"Add", "Div", "Mul", "Sub"}
-_PLAIN = ("value_float", "value_int", "value_floats", "value_ints")
+_BROADCASTING = {"Add", "Div", "Mul", "Sub"}
 
 
-def constant_of(options: dict[str, Any]) -> Array:
-    """The tensor of a Constant node."""
-    if isinstance(options.get("value"), onnx.TensorProto):
-        return numpy_helper.to_array(options["value"])
-    for name in _PLAIN:
-        if name in options:
-            return np.array(options[name], dtype=np.float32 if "float" in name else np.int64)
-    raise UnsupportedError("a constant that is no tensor of numbers")
+def constant_value(attributes: Attributes) -> Array:
+    """Return the tensor of a Constant node."""
+    tensor = attributes.tensor("value")
+    if tensor is not None:
+        return numpy_helper.to_array(tensor)
+    if "value_float" in attributes:
+        return np.array(attributes.number("value_float", 0.0), dtype=np.float32)
+    if "value_int" in attributes:
+        return np.array(attributes.integer("value_int", 0), dtype=np.int64)
+    floats, integers = attributes.numbers("value_floats"), attributes.integers("value_ints")
+    if floats is not None:
+        return np.array(floats, dtype=np.float32)
+    if integers is not None:
+        return np.array(integers, dtype=np.int64)
+    raise UnsupportedError("a constant that is not a tensor of numbers")
 
 
-def shape_of(shape: tuple[int, ...], options: dict[str, Any]) -> Array:
-    """Shape: the lengths of a tensor's axes, or some of them."""
-    return np.array(shape[slice(options.get("start", 0), options.get("end"))], dtype=np.int64)
+def shape_value(shape: tuple[int, ...], attributes: Attributes) -> Array:
+    """Return the result of a Shape node: the lengths of a tensor's axes, or of some of them."""
+    start, end = attributes.integer("start", 0), attributes.integer("end", len(shape))
+    return np.array(shape[start:end], dtype=np.int64)
 
 
-def folded(node: onnx.NodeProto, inputs: list[Array | None], opset: int, builder: Builder) -> Array:
-    """The result of a node whose inputs are all constant, by ONNX's own reference."""
-    if node.op_type not in FOLDED:
+def fold(node: onnx.NodeProto, inputs: list[Array | None], opset: int, builder: GraphBuilder) -> Array:
+    """Compute the result of a node whose inputs are all constant, with ONNX's reference implementation."""
+    if node.op_type not in FOLDABLE:
         raise UnsupportedError(f"{node.op_type} of constants")
     given = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
-    builder.spend(_most_numbers(node.op_type, list(given.values())))
-    empty = onnx.TypeProto()
+    builder.reserve(_result_size_limit(node.op_type, list(given.values())))
+    untyped = onnx.TypeProto()
     graph = onnx.helper.make_graph(
         [node],
         "constant",
-        [onnx.helper.make_value_info(name, empty) for name in given],
-        [onnx.helper.make_value_info(node.output[0], empty)],
+        [onnx.helper.make_value_info(name, untyped) for name in given],
+        [onnx.helper.make_value_info(node.output[0], untyped)],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     with np.errstate(all="ignore"):
@@ -55,12 +62,12 @@ def folded(node: onnx.NodeProto, inputs: list[Array | None], opset: int, builder
     return np.asarray(result)
 
 
-def _most_numbers(kind: str, inputs: list[Array]) -> int:
-    """How many numbers a result can have: at most so many, before it is computed."""
-    if kind in _SPREADING:
+def _result_size_limit(op_type: str, inputs: list[Array]) -> int:
+    """Return an upper bound on how many numbers the result has, before it is computed."""
+    if op_type in _BROADCASTING:
         return math.prod(np.broadcast_shapes(*(value.shape for value in inputs)))
-    if kind == "ConstantOfShape":
+    if op_type == "ConstantOfShape":
         return math.prod(max(0, int(length)) for length in inputs[0].reshape(-1))
-    if kind == "Gather":
+    if op_type == "Gather":
         return math.prod(inputs[0].shape) * max(1, math.prod(inputs[1].shape))
     return sum(value.size for value in inputs)

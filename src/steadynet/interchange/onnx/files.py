@@ -1,4 +1,4 @@
-"""ONNX files that nobody vouches for: parsed within limits, and run by ONNX Runtime as the second opinion."""
+"""ONNX files, which may come from anyone: loaded and checked within limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import external_data_helper
 from steadynet.errors import UserError, one_line
 from steadynet.graph.operations import Shape
 
-LARGEST_FILE = 2**30  # bytes, with external data
+MAX_FILE_SIZE = 2**30  # bytes, with external data
 DOMAINS = ("", "ai.onnx")
 
 
@@ -20,10 +20,16 @@ class UnsupportedError(Exception):
 
 
 def load_model(path: Path) -> onnx.ModelProto:
-    """The model of a file, checked for form, with external data only from the file's own folder."""
+    """Load a model and check that it is valid ONNX.
+
+    External data is read from the file's own folder and from nowhere else.
+
+    Raises:
+        UserError: The file cannot be read, is too large, is not valid ONNX, or uses operators of another vendor.
+    """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise UserError(f"{path} is larger than {LARGEST_FILE >> 20} MiB")
+        if path.stat().st_size > MAX_FILE_SIZE:
+            raise UserError(f"{path} is larger than {MAX_FILE_SIZE >> 20} MiB")
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
@@ -36,23 +42,29 @@ def load_model(path: Path) -> onnx.ModelProto:
     except Exception as error:  # protobuf, the checker and numpy have no common error
         raise UserError(f"{path} is not a valid ONNX file: {one_line(error)}") from error
     if model.functions or any(node.domain not in DOMAINS for node in model.graph.node):
-        raise UserError(f"{path} uses operators that are not ONNX's own")
+        raise UserError(f"{path} uses operators that are not part of ONNX")
     return model
 
 
 def opset_of(model: onnx.ModelProto) -> int:
-    """The version of ONNX's own operators."""
+    """Return the version of the ONNX operators."""
     return max(entry.version for entry in model.opset_import if entry.domain in DOMAINS)
 
 
+def input_entries(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs of a model. Old files also list the weights as inputs; these are left out."""
+    weights = {entry.name for entry in model.graph.initializer}
+    return [entry for entry in model.graph.input if entry.name not in weights]
+
+
 def input_shape(entry: onnx.ValueInfoProto) -> Shape:
-    """The shape at batch size 1."""
+    """Return the shape of an input at batch size 1."""
     kind = entry.type.tensor_type
     if kind.elem_type != onnx.TensorProto.FLOAT or not kind.HasField("shape"):
-        raise UnsupportedError("its input is no float32 tensor of known shape")
+        raise UnsupportedError("its input is not a float32 tensor of known shape")
     shape = [axis.dim_value if axis.HasField("dim_value") else 0 for axis in kind.shape.dim]
     if len(shape) > 1 and shape[0] < 1:
-        shape[0] = 1  # not fixed
+        shape[0] = 1  # the batch size is not fixed
     if not shape or any(length < 1 for length in shape) or len(shape) > 8:
         raise UnsupportedError(f"its input has the shape {shape}")
     return tuple(shape)
@@ -67,19 +79,19 @@ def _load_external_data(model: onnx.ModelProto, path: Path) -> None:
         location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
         place = (folder / location).resolve()
         if not location or folder not in place.parents:
-            raise UserError(f"{path} wants data from outside its folder: '{location}'")
+            raise UserError(f"{path} refers to external data outside its folder: '{location}'")
         if not place.is_file():
-            raise UserError(f"{path} wants data from {place}, which is no file")
+            raise UserError(f"{path} refers to external data in {place}, which is not a file")
         total += place.stat().st_size  # each tensor may read the whole file again
-        if total > LARGEST_FILE:
-            raise UserError(f"the external data of {path} is larger than {LARGEST_FILE >> 20} MiB")
+        if total > MAX_FILE_SIZE:
+            raise UserError(f"the external data of {path} is larger than {MAX_FILE_SIZE >> 20} MiB")
         external_data_helper.load_external_data_for_tensor(tensor, str(folder))
         tensor.ClearField("data_location")
         del tensor.external_data[:]
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Weights, and what constant nodes hold; nodes with subgraphs are not read at all."""
+    """Iterate over the weights and the tensors in attributes; subgraphs are not searched, since they are never read."""
     yield from model.graph.initializer
     for node in model.graph.node:
         for attribute in node.attribute:

@@ -1,185 +1,211 @@
-"""Convolutions and poolings of ONNX: their windows, and paddings that PyTorch does not have."""
+"""ONNX convolutions and poolings. Unlike PyTorch, ONNX can pad one side of an image more than the other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.graph.operations import AveragePool, Convolution, MaxPool, Pad, Rectifier, Shape
+from steadynet.graph.operations import AveragePool, Convolution, MaxPool, Pad, Pair, Rectifier, Shape
 from steadynet.interchange.onnx.files import UnsupportedError
-from steadynet.interchange.onnx.graph_builder import Builder, Call, Value
+from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
+from steadynet.interchange.onnx.node import OnnxNode
 
-Pair = tuple[int, int]
 
-
-def convolution(call: Call, builder: Builder) -> Value:
-    """Conv: zeros around the image that are not the same on both sides become zeros around the kernel."""
-    source, weight = _images(call), call.weights(1)
-    bias = None if call.input(2) is None else call.weights(2)
+def convolution(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
+    """Conv. If one side of the image has less padding than the other, the kernel is padded instead."""
+    source, weight = _images(node), node.weights(1)
+    bias = None if node.input(2) is None else node.weights(2)
     if weight.dim() != 4:
         raise UnsupportedError("a convolution that is not 2-d")
     kernel = (weight.shape[2], weight.shape[3])
-    if _pair(call, "kernel_shape", kernel) != kernel:
-        raise UnsupportedError("a kernel of another shape than said")
-    stride, dilation = _pair(call, "strides", (1, 1)), _pair(call, "dilations", (1, 1))
-    pads = _pads(call, source.shape, kernel, stride, dilation)
+    if _pair(node, "kernel_shape", kernel) != kernel:
+        raise UnsupportedError("a kernel whose shape differs from kernel_shape")
+    stride, dilation = _pair(node, "strides", (1, 1)), _pair(node, "dilations", (1, 1))
+    pads = _pads(node, source.shape, kernel, stride, dilation)
     before = builder.producer(source)
     if before and isinstance(before.operation, Pad) and before.operation.widths[0] == (0, 0):
+        # the zeros of a Pad node before it become padding of the convolution
         pads = [(a + c, b + d) for (a, b), (c, d) in zip(pads, before.operation.widths[1:], strict=True)]
         (_, (top, bottom), (left, right)), (_, channels, height, width) = before.operation.widths, source.shape
-        source = Value(before.inputs[0], (1, channels, height - top - bottom, width - left - right))
+        source = GraphValue(before.inputs[0], (1, channels, height - top - bottom, width - left - right))
     shape = tuple(
-        _length(source.shape[2 + axis], kernel[axis], stride[axis], dilation[axis], pads[axis]) for axis in (0, 1)
+        _window_count(source.shape[2 + axis], kernel[axis], stride[axis], dilation[axis], pads[axis]) for axis in (0, 1)
     )
+    _check_window_count(shape)
     padding = (max(pads[0]), max(pads[1]))
-    weight = _with_zeros(weight, pads, padding, dilation, builder)
-    operation = Convolution(weight, bias, stride, padding, dilation, int(call.options.get("group", 1)))
+    weight = _padded_kernel(weight, pads, padding, dilation, builder)
+    operation = Convolution(weight, bias, stride, padding, dilation, node.attributes.integer("group", 1))
     return builder.add(operation, (1, weight.shape[0], *shape), source)
 
 
-def max_pool(call: Call, builder: Builder) -> Value:
-    """MaxPool; where only one side is padded, zeros do for what is never negative."""
-    if call.options.get("storage_order", 0):
+def max_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
+    """MaxPool. After a ReLU, where nothing is negative, padding with zeros is as good as padding with −∞."""
+    if node.attributes.flag("storage_order"):
         raise UnsupportedError("MaxPool in column-major order")
-    source = _images(call)
-    windows = _windows(call, source)
+    source = _images(node)
+    windows = _windows(node, source)
     before = builder.producer(source)
-    if not windows.even and before and before.operation == Rectifier():
-        source, windows = _padded(builder, source, windows)
-    if not windows.even:
+    found = windows.in_torch()
+    if found is None and before and before.operation == Rectifier():
+        source, windows = _pad_explicitly(builder, source, windows)
+        found = windows.in_torch()
+    if found is None:
         raise UnsupportedError("MaxPool with other padding before than after")
-    return builder.add(MaxPool(windows.options()), (*source.shape[:2], *windows.shape()), source)
+    operation = MaxPool(windows.kernel, windows.stride, found.padding, windows.dilation, found.ceil_mode)
+    return builder.add(operation, (*source.shape[:2], *windows.count()), source)
 
 
-def average_pool(call: Call, builder: Builder) -> Value:
-    """AveragePool; where only one side is padded, by zeros, and a factor for those that do not count."""
-    source, counted = _images(call), bool(call.options.get("count_include_pad", 0))
-    windows = _windows(call, source)
-    if windows.dilation != (1, 1) or (windows.ceil and counted and windows.pads != windows.before):
-        raise UnsupportedError("AveragePool with dilations, or uneven and rounded up")
-    factor = torch.tensor(1.0)
-    if windows.pads != windows.before and (counted or not windows.even):
-        whole = F.pad(torch.ones(1, 1, *source.shape[2:]), [*windows.pads[1], *windows.pads[0]])
+def average_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
+    """AveragePool. Padding that PyTorch does not have is written out; a factor corrects for zeros that do not count."""
+    source, counted = _images(node), node.attributes.flag("count_include_pad")
+    windows = _windows(node, source)
+    if windows.dilation != (1, 1) or (windows.ceil_mode and counted and not windows.symmetric):
+        raise UnsupportedError("AveragePool with dilations, or with ceil_mode and other padding before than after")
+    factor, found = torch.tensor(1.0), windows.in_torch()
+    if found is None or (counted and not windows.symmetric):
         if not counted:
-            factor = 1 / F.avg_pool2d(whole, windows.kernel, windows.stride)
-        source, windows = _padded(builder, source, windows)
-    options = windows.options() | {"count_include_pad": counted}
-    del options["dilation"]
-    result = builder.add(AveragePool(options), (*source.shape[:2], *windows.shape()), source)
-    return builder.scaled(result, factor, torch.tensor(0.0))
+            inside = F.pad(torch.ones(1, 1, *source.shape[2:]), [*windows.pads[1], *windows.pads[0]])
+            factor = 1 / F.avg_pool2d(inside, windows.kernel, windows.stride)
+        source, windows = _pad_explicitly(builder, source, windows)
+        found = _TorchArguments((0, 0), windows.ceil_mode)
+    operation = AveragePool(windows.kernel, windows.stride, found.padding, found.ceil_mode, count_include_pad=counted)
+    return builder.scale(builder.add(operation, (*source.shape[:2], *windows.count()), source), factor)
 
 
-def global_average_pool(call: Call, builder: Builder) -> Value:
-    """GlobalAveragePool."""
-    source = _images(call)
-    operation = AveragePool({"kernel_size": source.shape[2:]})
-    return builder.add(operation, (*source.shape[:2], 1, 1), source)
+def global_average_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
+    """GlobalAveragePool: one window, as large as the image."""
+    source = _images(node)
+    image = (source.shape[2], source.shape[3])
+    return builder.add(AveragePool(image, image), (*source.shape[:2], 1, 1), source)
 
 
-def _images(call: Call) -> Value:
-    source = call.data()
+def _images(node: OnnxNode) -> GraphValue:
+    source = node.value()
     if len(source.shape) != 4 or source.shape[0] != 1:
-        raise UnsupportedError(f"{call.kind} of a tensor of shape {source.shape}, not (batch, channels, height, width)")
+        raise UnsupportedError(
+            f"{node.op_type} of a tensor of shape {source.shape}, not (batch, channels, height, width)"
+        )
     return source
 
 
-def _pair(call: Call, option: str, default: Pair | None) -> Pair:
-    found = call.integers(option) or default
+def _pair(node: OnnxNode, attribute: str, default: Pair | None) -> Pair:
+    """Return a positive number for each axis of the image."""
+    found = node.integers(attribute) or default
     if found is None or len(found) != 2 or not all(0 < number < 2**16 for number in found):
-        raise UnsupportedError(f"{call.kind} with {option} = {found}")
+        raise UnsupportedError(f"{node.op_type} with {attribute} = {found}")
     return (found[0], found[1])
 
 
-def _pads(call: Call, shape: Shape, kernel: Pair, stride: Pair, dilation: Pair) -> list[Pair]:
-    """Zeros before and after, along each axis of the image."""
-    mode = call.options.get("auto_pad", b"NOTSET")
-    if mode == b"NOTSET":
-        pads = call.integers("pads") or [0, 0, 0, 0]
+def _pads(node: OnnxNode, shape: Shape, kernel: Pair, stride: Pair, dilation: Pair) -> list[Pair]:
+    """Return the padding before and after the image, along each of its axes."""
+    mode = node.attributes.string("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        pads = node.integers("pads") or [0, 0, 0, 0]
         if len(pads) != 4 or not all(0 <= pad < 2**12 for pad in pads):
             raise UnsupportedError(f"pads {pads}")
         return [(pads[0], pads[2]), (pads[1], pads[3])]
-    if mode not in (b"VALID", b"SAME_UPPER", b"SAME_LOWER"):
+    if mode not in ("VALID", "SAME_UPPER", "SAME_LOWER"):
         raise UnsupportedError(f"auto_pad {mode!r}")
     result = []
     for axis in (0, 1):
         extent, length = dilation[axis] * (kernel[axis] - 1) + 1, shape[2 + axis]
-        total = 0 if mode == b"VALID" else max((-(-length // stride[axis]) - 1) * stride[axis] + extent - length, 0)
+        total = 0 if mode == "VALID" else max((-(-length // stride[axis]) - 1) * stride[axis] + extent - length, 0)
         less, more = total // 2, total - total // 2
-        result.append((less, more) if mode == b"SAME_UPPER" else (more, less))
+        result.append((less, more) if mode == "SAME_UPPER" else (more, less))
     return result
 
 
-def _length(length: int, kernel: int, stride: int, dilation: int, pads: Pair, ceil: bool = False) -> int:
+def _window_count(length: int, kernel: int, stride: int, dilation: int, pads: Pair, ceil_mode: bool = False) -> int:
+    """Return how many windows there are along one axis; 0 if a window is larger than the image."""
     room = length + sum(pads) - dilation * (kernel - 1) - 1
     if room < 0:
+        return 0
+    count = -(-room // stride) + 1 if ceil_mode else room // stride + 1
+    return count - 1 if ceil_mode and (count - 1) * stride >= length + pads[0] else count  # none starts after the image
+
+
+def _check_window_count(count: Shape) -> None:
+    if 0 in count:
         raise UnsupportedError("a window larger than its image")
-    count = -(-room // stride) + 1 if ceil else room // stride + 1
-    return count - 1 if ceil and (count - 1) * stride >= length + pads[0] else count  # none starts behind the image
+
+
+class _TorchArguments(NamedTuple):
+    """Arguments of PyTorch's poolings, which pad both sides alike."""
+
+    padding: Pair
+    ceil_mode: bool
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """Where a pooling looks: windows on an image with some padding before and after, along each axis."""
+    """The windows of a pooling on an image, with some padding before and after along each axis."""
 
     image: Pair
     kernel: Pair
     stride: Pair
     dilation: Pair
     pads: list[Pair]
-    ceil: bool
+    ceil_mode: bool
 
-    def shape(self) -> Pair:
-        """How many windows, along each axis."""
+    def count(self) -> Pair:
+        """Return how many windows there are along each axis."""
         height, width = (
-            _length(self.image[i], self.kernel[i], self.stride[i], self.dilation[i], self.pads[i], self.ceil)
-            for i in (0, 1)
-        )
+            _window_count(
+                self.image[axis], self.kernel[axis], self.stride[axis], self.dilation[axis], self.pads[axis],
+                self.ceil_mode,
+            )
+            for axis in (0, 1)
+        )  # fmt: skip
         return height, width
 
     @property
-    def before(self) -> list[Pair]:
-        """As much padding after as before."""
-        return [(pad[0], pad[0]) for pad in self.pads]
+    def symmetric(self) -> bool:
+        """Whether there is as much padding after the image as before it."""
+        return all(before == after for before, after in self.pads)
 
-    @property
-    def even(self) -> bool:
-        """Whether PyTorch has these windows, where what lies outside does not count: they must only be as many."""
-        return any(replace(self, pads=self.before, ceil=ceil).shape() == self.shape() for ceil in (True, False))
+    def in_torch(self) -> _TorchArguments | None:
+        """Return PyTorch's arguments for these windows, or None if it does not have them.
 
-    def options(self) -> dict[str, Any]:
-        """The keyword arguments of PyTorch's poolings; only if even."""
-        padding, ceil = (self.pads[0][0], self.pads[1][0]), self.ceil
-        if self.pads != self.before:
-            ceil = replace(self, pads=self.before, ceil=True).shape() == self.shape()
-        names = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-        return dict(zip(names, (self.kernel, self.stride, padding, self.dilation, ceil), strict=True))
-
-
-def _windows(call: Call, source: Value) -> _Windows:
-    kernel, stride = _pair(call, "kernel_shape", None), _pair(call, "strides", (1, 1))
-    dilation, ceil = _pair(call, "dilations", (1, 1)), bool(call.options.get("ceil_mode", 0))
-    pads = _pads(call, source.shape, kernel, stride, dilation)
-    return _Windows((source.shape[2], source.shape[3]), kernel, stride, dilation, pads, ceil)
+        PyTorch pads both sides by what comes before the image here. Where padding does not count, these are the same
+        windows as long as there are as many of them.
+        """
+        padding = (self.pads[0][0], self.pads[1][0])
+        if self.symmetric:
+            return _TorchArguments(padding, self.ceil_mode)
+        both_sides = [(before, before) for before, _ in self.pads]
+        for ceil_mode in (True, False):
+            if replace(self, pads=both_sides, ceil_mode=ceil_mode).count() == self.count():
+                return _TorchArguments(padding, ceil_mode)
+        return None
 
 
-def _padded(builder: Builder, source: Value, windows: _Windows) -> tuple[Value, _Windows]:
-    """The same windows on an image that has its padding, of zeros, already."""
+def _windows(node: OnnxNode, source: GraphValue) -> _Windows:
+    kernel, stride = _pair(node, "kernel_shape", None), _pair(node, "strides", (1, 1))
+    dilation, ceil_mode = _pair(node, "dilations", (1, 1)), node.attributes.flag("ceil_mode")
+    pads = _pads(node, source.shape, kernel, stride, dilation)
+    windows = _Windows((source.shape[2], source.shape[3]), kernel, stride, dilation, pads, ceil_mode)
+    _check_window_count(windows.count())
+    return windows
+
+
+def _pad_explicitly(builder: GraphBuilder, source: GraphValue, windows: _Windows) -> tuple[GraphValue, _Windows]:
+    """Add the padding, with zeros, as a node of its own; return the padded image and the same windows on it."""
     height, width = (length + sum(pad) for length, pad in zip(windows.image, windows.pads, strict=True))
-    result = builder.add(Pad(((0, 0), *windows.pads)), (*source.shape[:2], height, width), source)
-    return result, replace(windows, image=(height, width), pads=[(0, 0), (0, 0)])
+    padded = builder.add(Pad(((0, 0), *windows.pads)), (*source.shape[:2], height, width), source)
+    return padded, replace(windows, image=(height, width), pads=[(0, 0), (0, 0)])
 
 
-def _with_zeros(weight: Tensor, pads: list[Pair], padding: Pair, dilation: Pair, builder: Builder) -> Tensor:
-    """The kernel with zeros where the image lacks them on one side."""
-    missing = [(padding[axis] - pads[axis][0], padding[axis] - pads[axis][1]) for axis in (0, 1)]
-    if missing == [(0, 0), (0, 0)]:
+def _padded_kernel(weight: Tensor, pads: list[Pair], padding: Pair, dilation: Pair, builder: GraphBuilder) -> Tensor:
+    """Return the kernel with zeros where ``padding``, on both sides of the image, exceeds the padding ``pads``."""
+    excess = [(padding[axis] - pads[axis][0], padding[axis] - pads[axis][1]) for axis in (0, 1)]
+    if excess == [(0, 0), (0, 0)]:
         return weight
     if dilation != (1, 1):
         raise UnsupportedError("a dilated convolution with other padding before than after")
-    height, width = weight.shape[2] + sum(missing[0]), weight.shape[3] + sum(missing[1])
-    builder.spend(weight.shape[0] * weight.shape[1] * height * width)
-    return F.pad(weight, [*missing[1], *missing[0]])
+    height, width = weight.shape[2] + sum(excess[0]), weight.shape[3] + sum(excess[1])
+    builder.reserve(weight.shape[0] * weight.shape[1] * height * width)
+    return F.pad(weight, [*excess[1], *excess[0]])
