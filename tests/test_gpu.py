@@ -153,10 +153,10 @@ def test_a_run_is_verified_there_and_its_counterexamples_replay_here(run, whole)
     with PretendGPU():
         asked = asked_there(run)
         asked.decide()
-        radii = asked.summary(pgd_steps=5)["radii"]
+        radii = asked.summary(pgd_steps=5).radii
     mine, expected = ({row.key: row for row in rows_of(path)} for path in (run, whole))
     assert {key: row.verdict for key, row in mine.items()} == {key: row.verdict for key, row in expected.items()}
-    assert all(radius["unsat"] <= radius["pgd_kept"] for radius in radii)
+    assert all(radius.verdicts.unsat <= radius.pgd_kept for radius in radii)
     network = load_trained(run).network
     for row in mine.values():
         if row.verdict is Verdict.SAT:

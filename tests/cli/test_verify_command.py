@@ -17,7 +17,7 @@ from steadynet.cli import main
 from steadynet.cli.display.verification import show_verification
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verifiers
-from steadynet.verification.run import summarise
+from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdicts import COLUMNS, Row, load_counterexample, row_as_line
 from verified import ASK, found, refused, rows_of, said
 
@@ -103,15 +103,13 @@ def test_numbers_computed_by_hand(tmp_path, capsys):
     (tmp_path / "verdicts.csv").write_text("\n".join([",".join(COLUMNS), *map(row_as_line, rows), ""]))
     assert rows_of(tmp_path) == rows
     result = summarise(rows_of(tmp_path))
-    assert (result["unsat"], result["sat"], result["timeout"], result["unknown"], result["error"]) == (2, 1, 1, 0, 1)
-    assert result["unsat_share"] == 0.4
-    assert result["stable_share"] == pytest.approx(0.7)  # of the three that have one
-    assert result["time"] == pytest.approx(15.0)
-    assert result["time_unsat_timeout"] == pytest.approx(21.5)
-    shown = {"eps": 0.1, "pgd_steps": 100, "pgd_kept": 3} | result
-    show_verification(
-        {"run": "r", "verifier": "v", "timeout": 60.0, "radii": [shown], "reasons": {"boom": 1}},
-    )
+    assert (result.unsat, result.sat, result.timeout, result.unknown, result.error) == (2, 1, 1, 0, 1)
+    assert result.unsat_share == 0.4
+    assert result.stable_share == pytest.approx(0.7)  # of the three that have one
+    assert result.time == pytest.approx(15.0)
+    assert result.time_unsat_timeout == pytest.approx(21.5)
+    shown = RadiusSummary(0.1, result, pgd_steps=100, pgd_kept=3)
+    show_verification(VerificationSummary("r", "d", "v", 60.0, "", "verdicts.csv", (shown,), {"boom": 1}))
     table = dict(line.strip().split("   ", 1) for line in capsys.readouterr().out.splitlines() if "   " in line.strip())
     assert {name: cell.strip() for name, cell in table.items()} == {
         "proved (UNSAT)": "2/5 (40.0 %)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, count
 from steadynet.cli.parsing import Parser, flag_of, given_settings
@@ -13,6 +13,7 @@ from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
 from steadynet.cli.selection import add_selection, select
 
 if TYPE_CHECKING:
+    from steadynet.verification.cross_check import CrossCheckSummary, Evidence
     from steadynet.verification.verifiers import Verifier
 
 DEFAULT = ("branch_and_bound", "milp")
@@ -42,10 +43,10 @@ def _run(arguments: argparse.Namespace) -> int:
         asked.decide(lambda name: progress.update(task, advance=1, description=f"asking {name}"))
         result = asked.summary()
     if arguments.json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         _show(result)
-    return 1 if result["contradictions"] else 0
+    return 1 if result.contradictions else 0
 
 
 def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
@@ -69,38 +70,40 @@ def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
     ]
 
 
-def _show(result: dict[str, Any]) -> None:
+def _show(result: CrossCheckSummary) -> None:
     from steadynet.cli.display.tables import seconds, table
     from steadynet.cli.display.terminal import console
+    from steadynet.verification.properties import Verdict
 
-    names = list(result["verifiers"])
+    names = list(result.verifiers)
     rows = [
-        [f"{row['eps']:.4g}", row["index"], row["label"]]
-        + [f"{row['results'][name]['verdict']} {seconds(row['results'][name]['seconds'])}" for name in names]
-        for row in result["properties"]
+        [f"{row.eps:.4g}", str(row.index), str(row.label)]
+        + [f"{row.results[name].verdict.value} {seconds(row.results[name].seconds)}" for name in names]
+        for row in result.properties
     ]
-    totals = [result["totals"][name] for name in names]
-    for verdict in ("unsat", "sat", "timeout", "unknown", "error"):
-        if any(total[verdict] for total in totals):
-            rows.append([f"all {verdict}", "", "", *(total[verdict] for total in totals)])
-    rows.append(["all times", "", "", *(seconds(total["seconds"]) for total in totals)])
-    table(f"{result['run']}: {len(result['properties'])} properties", ["ε", "image", "label", *names], rows)
+    totals = [result.totals[name] for name in names]
+    for verdict in Verdict:
+        counts = [total.count(verdict) for total in totals]
+        if any(counts):
+            rows.append([f"all {verdict.value}", "", "", *map(str, counts)])
+    rows.append(["all times", "", "", *(seconds(total.seconds) for total in totals)])
+    table(f"{result.run}: {len(result.properties)} properties", ["ε", "image", "label", *names], rows)
     for name in names:
-        for reason in dict.fromkeys(row["results"][name]["reason"] for row in result["properties"]):
+        for reason in dict.fromkeys(row.results[name].reason for row in result.properties):
             if reason:
                 console.print(f"{name}: {reason}", soft_wrap=True, markup=False)
-    for found in result["contradictions"]:
+    for found in result.contradictions:
         console.print(_contradiction(found), soft_wrap=True, markup=False)
-    if not result["contradictions"]:
+    if not result.contradictions:
         console.print("no contradiction")
 
 
-def _contradiction(found: dict[str, Any]) -> str:
-    proved, refuted = " and ".join(found["proved_by"]), " and ".join(found["refuted_by"])
-    judgement = f"it replays, so {proved} is wrong" if found["wrong"] else "it replays only to within rounding"
+def _contradiction(found: Evidence) -> str:
+    proved, refuted = " and ".join(found.proved_by), " and ".join(found.refuted_by)
+    judgement = f"it replays, so {proved} is wrong" if found.wrong else "it replays only to within rounding"
     return (
-        f"CONTRADICTION on image {found['index']} at ε {found['eps']:.4g}: {proved} says unsat, but {refuted} has a "
-        f"counterexample: {judgement}. Evidence: {found['evidence']}"
+        f"CONTRADICTION on image {found.index} at ε {found.eps:.4g}: {proved} says unsat, but {refuted} has a "
+        f"counterexample: {judgement}. Evidence: {found.evidence}"
     )
 
 

@@ -16,6 +16,7 @@ from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
     from steadynet.runs.trained import TrainedNetwork
+    from steadynet.verification.summary import VerdictSummary
 
 METHODS = ("natural", "nbc")
 TRAINING = {"data": "digits", "model": "M1", "eps": 0.3, "lr": 2e-3, "schedule": "one-cycle"}
@@ -28,7 +29,7 @@ class DemoResult:
     """What the demo measured of one network."""
 
     evaluation: dict[str, Any]
-    verified: dict[str, Any]
+    verified: VerdictSummary
 
 
 def _configure(parser: Parser) -> None:
@@ -62,12 +63,13 @@ def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
     return DemoResult(evaluation, _verify(trained))
 
 
-def _verify(trained: TrainedNetwork) -> dict[str, Any]:
+def _verify(trained: TrainedNetwork) -> VerdictSummary:
     import torch
 
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.cli.display.verification import follow_verification
-    from steadynet.verification.run import RunVerification, summarise
+    from steadynet.verification.run import RunVerification
+    from steadynet.verification.summary import summarise
     from steadynet.verification.verify import make_verifier
 
     test = trained.data().test
@@ -87,7 +89,7 @@ def _show(results: dict[str, DemoResult], out: Path) -> None:
     table("The same network, trained twice", ["", *results], _rows(list(results.values())))
     natural, nbc = (results[method].verified for method in METHODS)
     console.print(
-        f"Of the same {nbc['properties']} images, {nbc['unsat']} are proved robust with NBC and {natural['unsat']} "
+        f"Of the same {nbc.properties} images, {nbc.unsat} are proved robust with NBC and {natural.unsat} "
         "without it.\n"
         "Every unstable neuron doubles the work of a proof: the NBC network has few of them.\n"
         f"The runs are in {out}/; next: steadynet verify {shlex.quote(str(out / 'nbc'))} --eps 0.1 0.2 --timeout 10",
@@ -98,6 +100,7 @@ def _show(results: dict[str, DemoResult], out: Path) -> None:
 def _rows(results: list[DemoResult]) -> list[list[str]]:
     """Return the rows of the table: one row per figure, one column per network."""
     from steadynet.cli.display.tables import count_of, percent, seconds
+    from steadynet.verification.properties import Verdict
 
     images = f"{results[0].evaluation['images']:,} test images"
     rows = [[f"accuracy ({images})", *(percent(result.evaluation["accuracy"]) for result in results)]]
@@ -110,15 +113,15 @@ def _rows(results: list[DemoResult]) -> list[list[str]]:
             rows.append([f"{what} at ε {radius}", *shares])
     verified = [result.verified for result in results]
 
-    def counts(verdict: str) -> list[str]:
-        return [count_of(found[verdict], found["properties"]) for found in verified]
+    def counts(verdict: Verdict) -> list[str]:
+        return [count_of(found.count(verdict), found.properties) for found in verified]
 
     return [
         *rows,
-        [f"proved robust at ε {PROVED_RADIUS}", *counts("unsat")],
-        ["refuted, by a counterexample", *counts("sat")],
-        [f"not decided in {TIMEOUT:g} s", *counts("timeout")],
-        ["mean time of a verdict", *(seconds(found["time"]) for found in verified)],
+        [f"proved robust at ε {PROVED_RADIUS}", *counts(Verdict.UNSAT)],
+        ["refuted, by a counterexample", *counts(Verdict.SAT)],
+        [f"not decided in {TIMEOUT:g} s", *counts(Verdict.TIMEOUT)],
+        ["mean time of a verdict", *(seconds(found.time) for found in verified)],
     ]
 
 

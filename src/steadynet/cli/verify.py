@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
             f"Go on with: {_going_on(arguments)}"
         ) from stop
     if arguments.json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         show_verification(result)
         console.print(f"written: {asked.run.verdicts}", soft_wrap=True)

@@ -17,11 +17,12 @@ from steadynet.experiments.plan import evaluated, read_evaluation
 from steadynet.experiments.shards import Ask
 from steadynet.files import write_json, write_text
 from steadynet.verification.properties import Verdict
-from steadynet.verification.run import summarise
+from steadynet.verification.summary import VerdictSummary, summarise
 from steadynet.verification.verdicts import read_rows
 
 MISSED = "window not reached"
 DELTA = "_delta"  # behind a metric: the difference to the method that a method is set against
+OTHER_VERDICTS = tuple(verdict for verdict in Verdict if verdict is not Verdict.UNSAT)
 SECONDS = ("time_s", "time_unsat_timeout_s")  # metrics that depend on the machine
 
 
@@ -70,7 +71,7 @@ def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, ask: Ask) -> l
     for eps in cell.radii:
         verdicts = [answers[eps, index] for index in ask.index if (eps, index) in answers]
         whole = len(verdicts) == len(ask.index)
-        rows += _verdict_rows(row, eps, summarise(verdicts) if whole else {})
+        rows += _verdict_rows(row, eps, summarise(verdicts) if whole else None)
         rows += _attack_rows(row, eps, found, cell.pgd_steps)
     return rows
 
@@ -85,23 +86,24 @@ def _share(row: MakeRow, metric: str, eps: float | None, share: float | None, of
     return row(metric, eps, 100 * share, round(share * of), of)
 
 
-def _verdict_rows(row: MakeRow, eps: float, figures: dict[str, Any]) -> list[TableRow]:
-    count = figures.get("properties")
-    stable = figures.get("stable_share")
-    over = figures.get("stable_properties")
-    rows = [
-        _share(row, "unsat_percent", eps, figures.get("unsat_share"), count),
-        row("n_unsat", eps, figures.get("unsat"), figures.get("unsat"), count),
-        replace(
-            row("stable_percent", eps, None if stable is None else 100 * stable, None, over),
-            **({"note": figures["stable_method"]} if figures.get("stable_method") else {}),
+def _verdict_rows(row: MakeRow, eps: float, found: VerdictSummary | None) -> list[TableRow]:
+    """The rows of one radius; their values are None where not all properties are decided."""
+    if found is None:
+        metrics = ["unsat_percent", "n_unsat", "stable_percent", "time_s", "time_unsat_timeout_s"]
+        return [row(metric, eps, None) for metric in metrics + [f"n_{verdict.value}" for verdict in OTHER_VERDICTS]]
+    count, stable = found.properties, found.stable_share
+    stable_row = row("stable_percent", eps, None if stable is None else 100 * stable, None, found.stable_properties)
+    return [
+        _share(row, "unsat_percent", eps, found.unsat_share, count),
+        row("n_unsat", eps, found.unsat, found.unsat, count),
+        replace(stable_row, note=found.stable_method) if found.stable_method else stable_row,
+        row("time_s", eps, found.time, None, count),
+        row("time_unsat_timeout_s", eps, found.time_unsat_timeout, None, found.unsat + found.timeout),
+        *(
+            row(f"n_{verdict.value}", eps, found.count(verdict), found.count(verdict), count)
+            for verdict in OTHER_VERDICTS
         ),
-        row("time_s", eps, figures.get("time"), None, count),
     ]
-    judged = figures["unsat"] + figures["timeout"] if figures else None
-    rows.append(row("time_unsat_timeout_s", eps, figures.get("time_unsat_timeout"), None, judged))
-    others = [verdict.value for verdict in Verdict if verdict is not Verdict.UNSAT]
-    return rows + [row(f"n_{name}", eps, figures.get(name), figures.get(name), count) for name in others]
 
 
 def _attack_rows(row: MakeRow, eps: float, found: dict[str, Any], steps: Sequence[int]) -> list[TableRow]:

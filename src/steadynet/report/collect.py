@@ -168,7 +168,9 @@ def _of_one_verifier(rows: list[Row]) -> list[Row]:
     """The rows of the verifier (and settings) that decided most; of a property asked twice, the later one."""
     asked = Counter((row.data, row.verifier, row.settings) for row in rows)
     chosen = max(asked, key=lambda key: asked[key], default=None)
-    found = {(row.eps, row.index, row.task): row for row in rows if (row.data, row.verifier, row.settings) == chosen}
+    found = {
+        (row.eps, row.index, row.fingerprint): row for row in rows if (row.data, row.verifier, row.settings) == chosen
+    }
     return sorted(found.values(), key=lambda row: row.eps)
 
 

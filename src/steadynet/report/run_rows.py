@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from steadynet.experiments.plan import read_evaluation
 from steadynet.experiments.table import TableRow
 from steadynet.runs.directory import RunDirectory
-from steadynet.verification.run import summarise
+from steadynet.verification.summary import VerdictSummary, summarise
 from steadynet.verification.verdicts import Row
 
 Place = tuple[str, str, str, str, int]  # experiment, data set, model, method, seed
@@ -39,18 +38,18 @@ def _shares(
     return [TableRow(*place, metric, eps, 100 * share, None if of is None else round(share * of), of, None, name)]
 
 
-def _verdicts(place: Place, name: str, eps: float, figures: dict[str, Any]) -> list[TableRow]:
-    count = figures["properties"]
+def _verdicts(place: Place, name: str, eps: float, figures: VerdictSummary) -> list[TableRow]:
+    count = figures.properties
 
     def row(metric: str, value: float | None, under: int | None, note: str = "") -> TableRow:
         return TableRow(*place, metric, eps, value, None, under, None, name, note)
 
-    stable = figures["stable_share"]
-    rows = _shares(place, name, "unsat_percent", eps, figures["unsat_share"], count)
+    stable = figures.stable_share
+    rows = _shares(place, name, "unsat_percent", eps, figures.unsat_share, count)
     if stable is not None:
-        rows.append(row("stable_percent", 100 * stable, figures["stable_properties"], figures["stable_method"]))
-    rows.append(row("time_s", figures["time"], count))
-    if figures["time_unsat_timeout"] is not None:
-        judged = figures["unsat"] + figures["timeout"]
-        rows.append(row("time_unsat_timeout_s", figures["time_unsat_timeout"], judged))
+        rows.append(row("stable_percent", 100 * stable, figures.stable_properties, figures.stable_method or ""))
+    rows.append(row("time_s", figures.time, count))
+    if figures.time_unsat_timeout is not None:
+        judged = figures.unsat + figures.timeout
+        rows.append(row("time_unsat_timeout_s", figures.time_unsat_timeout, judged))
     return rows

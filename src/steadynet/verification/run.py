@@ -1,4 +1,4 @@
-"""The network of a run verified, property by property, into its run directory; what is decided is not decided again."""
+"""The verification of a trained network into its run directory. A stored verdict is not computed again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdicts import (
     Row,
     VerdictFile,
@@ -36,10 +36,32 @@ CPU = torch.device("cpu")
 
 @dataclass
 class RunVerification:
-    """Some test images at some radii, asked of a run's network: ``rows`` holds what is decided, by radius and image.
+    """The verification of a run's network on some test images at some radii.
 
-    ``index`` names the images by their place in ``test``, the test set of the data called ``data``. The verifier works
-    on ``device``; what it finds there counts as a counterexample only if it replays on the CPU, too.
+    A property is a radius and a position in ``index``. :attr:`rows` holds the verdicts by (radius, position).
+
+    Args:
+        trained: The network and its run directory, where ``verdicts.csv`` and the counterexamples are written.
+        test: The test images.
+        index: The indices of the images to verify, in ``test``.
+        radii: The radii ε.
+        verifier: The verifier that decides.
+        data: The name of the data set, which is stored with each verdict.
+        device: Where the verifier computes. A counterexample that it finds there must replay on the CPU, too.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from steadynet.runs.directory import RunDirectory
+    >>> from steadynet.verification.verify import make_verifier
+    >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
+    >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+    >>> trained = TrainedNetwork(network, {}, RunDirectory(Path(mkdtemp())))
+    >>> test = Images(torch.tensor([[0.5], [0.05]]), torch.tensor([0, 0]))
+    >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
+    >>> verification = RunVerification(trained, test, torch.tensor([0, 1]), [0.01], verifier, "by hand")
+    >>> verification.decide()
+    >>> verification.counts()
+    'unsat 2  sat 0  timeout 0'
     """
 
     trained: TrainedNetwork
@@ -56,105 +78,135 @@ class RunVerification:
         if self.device.type != "cpu":
             self.network = copy.deepcopy(self.network).to(self.device)
         self.pixels, self.labels = self.test.pixels(self.index), self.test.labels[self.index]
-        self.tasks = fingerprints(self.trained.network, self.pixels)
+        self.fingerprints = fingerprints(self.trained.network, self.pixels)
         self.settings = self.verifier.settings_line()
 
     def __len__(self) -> int:
         return len(self.index) * len(self.radii)
 
     def counts(self) -> str:
-        """How many properties have each verdict so far, in words."""
+        """Return how many properties have each verdict so far, as text."""
         found = Counter(row.verdict for row in self.rows.values())
-        usual = (Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT)
+        always_shown = (Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT)
         return "  ".join(
-            f"{verdict.value} {found[verdict]}" for verdict in Verdict if verdict in usual or found[verdict]
+            f"{verdict.value} {found[verdict]}" for verdict in Verdict if verdict in always_shown or found[verdict]
         )
 
     def decide(self, fresh: bool = False, on_row: Callable[[Row], None] = lambda row: None) -> None:
-        """Decide what is not decided yet, each property into ``verdicts.csv`` as soon as it is; ``fresh``: all anew.
+        """Decide the properties that are not decided yet. Each is stored as soon as it is decided.
 
-        ``on_row`` hears of every property, those decided earlier first.
+        Args:
+            fresh: Decide all properties anew, also those with a stored verdict.
+            on_row: Called with the row of every property, first with those decided earlier.
+
+        Raises:
+            UserError: ``verdicts.csv`` is damaged or cannot be written.
         """
-        file = self._take_up(fresh)
+        file = self._load_stored(fresh)
         for row in self.rows.values():
             on_row(row)
         for eps in self.radii:
-            left = [place for place in range(len(self.index)) if (eps, place) not in self.rows]
-            if left:
-                self._decide(eps, torch.tensor(left), file, on_row)
+            undecided = [position for position in range(len(self.index)) if (eps, position) not in self.rows]
+            if undecided:
+                self._decide(eps, torch.tensor(undecided), file, on_row)
 
-    def summary(self, pgd_steps: int) -> dict[str, Any]:
-        """The paper's figures a radius, with accuracy under PGD on the same images, and how all was measured."""
+    def summary(self, pgd_steps: int) -> VerificationSummary:
+        """Summarise the verdicts, and attack the same images with PGD to compare.
+
+        Args:
+            pgd_steps: Steps of the attack.
+
+        Returns:
+            The figures per radius. All properties must have been decided.
+        """
         radii = []
         for eps in self.radii:
-            rows = [self.rows[eps, place] for place in range(len(self.index))]
-            attacked = {"pgd_steps": pgd_steps, "pgd_kept": self.attack(eps, pgd_steps)}
-            radii.append({"eps": eps} | summarise(rows) | attacked)
-        return {
-            "run": str(self.run.path),
-            "data": self.data,
-            "verifier": self.verifier.name,
-            "timeout": self.verifier.timeout,
-            "settings": self.settings,
-            "verdicts": str(self.run.verdicts),
-            "radii": radii,
-            "reasons": dict(Counter(row.reason for row in self.rows.values() if row.reason)),
-        }
+            rows = [self.rows[eps, position] for position in range(len(self.index))]
+            radii.append(RadiusSummary(eps, summarise(rows), pgd_steps, self.attack(eps, pgd_steps)))
+        return VerificationSummary(
+            run=str(self.run.path),
+            data=self.data,
+            verifier=self.verifier.name,
+            timeout=self.verifier.timeout,
+            settings=self.settings,
+            verdicts_file=str(self.run.verdicts),
+            radii=tuple(radii),
+            reasons=dict(Counter(row.reason for row in self.rows.values() if row.reason)),
+        )
 
-    def _take_up(self, fresh: bool) -> VerdictFile:
-        """The run's verdicts: rows that count are taken up, others' rows stay, those to be decided anew go."""
-        asked = {
-            (task, eps, int(self.index[place]), self.verifier.name, self.settings): (eps, place)
+    def attack(self, eps: float, steps: int) -> int:
+        """Attack all images with PGD, and return how many keep their label.
+
+        If a counterexample is found for an image that was proved robust, a warning asks to report the defect.
+        """
+        properties, kept = self._properties(eps), 0
+        for positions in torch.arange(len(properties)).split(ATTACKED_AT_ONCE):
+            part = self._on_device(properties[positions])
+            with full_precision(self.device):
+                found, points = find_counterexamples(part.network, part.images, part.labels, part.region, steps=steps)
+            for row in found.nonzero().flatten().tolist():
+                self._warn_if_proved(eps, int(positions[row]), properties, points[row])
+            kept += int((~found).sum())
+        return kept
+
+    def _load_stored(self, fresh: bool) -> VerdictFile:
+        """Load the stored verdicts that can be used again, and drop those that will be decided anew.
+
+        Rows of other properties, verifiers or settings stay in the file.
+        """
+        positions = {
+            (fingerprint, eps, int(self.index[position]), self.verifier.name, self.settings): (eps, position)
             for eps in self.radii
-            for place, task in enumerate(self.tasks)
+            for position, fingerprint in enumerate(self.fingerprints)
         }
         kept = []
         for row in read_rows(self.run):
-            where = asked.get(row.key)
-            if where is None:
+            wanted = positions.get(row.key)
+            if wanted is None:
                 kept.append(row)
-            elif not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *where):
+            elif not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
                 kept.append(row)
-                self.rows[where] = row
+                self.rows[wanted] = row
         return VerdictFile(self.run, kept)
 
-    def _replays(self, row: Row, eps: float, place: int) -> bool:
-        """Whether a stored counterexample is one; a proof has none to show."""
+    def _replays(self, row: Row, eps: float, position: int) -> bool:
+        """Return whether the stored counterexample of a row replays; True for a row without one."""
         if row.verdict is not Verdict.SAT:
             return True
         try:
             point = load_counterexample(self.run, row)
         except UserError:
             return False
-        return point.shape == self.pixels.shape[1:] and self._refutes(self._problems(eps), place, point)
+        return point.shape == self.pixels.shape[1:] and self._refutes(self._properties(eps), position, point)
 
-    def _problems(self, eps: float) -> Properties:
+    def _properties(self, eps: float) -> Properties:
         return Properties.around(self.trained.network, self.pixels, self.labels, eps)
 
     def _on_device(self, properties: Properties) -> Properties:
         return properties if self.device.type == "cpu" else properties.moved(self.network, self.device)
 
-    def _refutes(self, properties: Properties, place: int, point: Tensor) -> bool:
+    def _refutes(self, properties: Properties, position: int, point: Tensor) -> bool:
         with evaluation_mode(self.trained.network), full_precision(CPU):
-            return is_counterexample(properties, place, point.cpu())
+            return is_counterexample(properties, position, point.cpu())
 
-    def _decide(self, eps: float, places: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
-        properties = self._problems(eps)[places]
+    def _decide(self, eps: float, positions: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
+        properties = self._properties(eps)[positions]
 
-        def record(position: int, result: Result) -> None:
-            place = int(places[position])
-            row = self._row(eps, place, replay_counterexample(properties, position, _on_cpu(result)))
+        def record(number: int, result: Result) -> None:
+            position = int(positions[number])
+            row = self._row(eps, position, replay_counterexample(properties, number, _on_cpu(result)))
             file.add(row)
-            self.rows[eps, place] = row
+            self.rows[eps, position] = row
             on_row(row)
 
         self.verifier.verify(self._on_device(properties), record)
 
-    def _row(self, eps: float, place: int, result: Result) -> Row:
-        index, label, task = int(self.index[place]), int(self.labels[place]), self.tasks[place]
+    def _row(self, eps: float, position: int, result: Result) -> Row:
+        index, label = int(self.index[position]), int(self.labels[position])
+        fingerprint = self.fingerprints[position]
         stored = ""
         if result.counterexample is not None:
-            stored = save_counterexample(self.run, eps, index, label, task, result.counterexample)
+            stored = save_counterexample(self.run, eps, index, label, fingerprint, result.counterexample)
         return Row(
             eps=eps,
             index=index,
@@ -172,24 +224,12 @@ class RunVerification:
             timeout=self.verifier.timeout,
             settings=self.settings,
             data=self.data,
-            task=task,
+            fingerprint=fingerprint,
         )
 
-    def attack(self, eps: float, steps: int) -> int:
-        """How many of the images keep their label under PGD; one that was proved and does not is warned of."""
-        properties, kept = self._problems(eps), 0
-        for places in torch.arange(len(properties)).split(ATTACKED_AT_ONCE):
-            part = self._on_device(properties[places])
-            with full_precision(self.device):
-                found, points = find_counterexamples(part.network, part.images, part.labels, part.region, steps=steps)
-            for row in found.nonzero().flatten().tolist():
-                self._compare(eps, int(places[row]), properties, points[row])
-            kept += int((~found).sum())
-        return kept
-
-    def _compare(self, eps: float, place: int, properties: Properties, point: Tensor) -> None:
-        row = self.rows.get((eps, place))
-        if row and row.verdict is Verdict.UNSAT and self._refutes(properties, place, point):
+    def _warn_if_proved(self, eps: float, position: int, properties: Properties, point: Tensor) -> None:
+        row = self.rows.get((eps, position))
+        if row and row.verdict is Verdict.UNSAT and self._refutes(properties, position, point):
             warnings.warn(
                 f"{row.verifier} proved test image {row.index} at ε {eps:g}, but an attack refutes it: "
                 "a defect of the verifier, please report it",
@@ -200,26 +240,3 @@ class RunVerification:
 def _on_cpu(result: Result) -> Result:
     point = result.counterexample
     return result if point is None else replace(result, counterexample=point.cpu())
-
-
-def summarise(rows: Sequence[Row]) -> dict[str, Any]:
-    """The paper's figures of some properties at one radius: counts, and means in seconds; None where there is none.
-
-    Time is the mean over all, Time_U+T over those proved and those out of time.
-    """
-    counts = {verdict.value: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
-    stable = [row.stable_share for row in rows if row.stable_share is not None]
-    return {
-        "properties": len(rows),
-        **counts,
-        "unsat_share": _mean([row.verdict is Verdict.UNSAT for row in rows]),
-        "stable_share": _mean(stable),
-        "stable_properties": len(stable),
-        "stable_method": "+".join(sorted({row.stable_method for row in rows if row.stable_method})) or None,
-        "time": _mean([row.seconds for row in rows]),
-        "time_unsat_timeout": _mean([row.seconds for row in rows if row.verdict in (Verdict.UNSAT, Verdict.TIMEOUT)]),
-    }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -1,7 +1,7 @@
-"""What was decided of a run's network, on disk: a row a property in ``verdicts.csv``, each counterexample in a file.
+"""Stored verdicts: ``verdicts.csv`` with one row per property, and one file per counterexample.
 
-A row is appended as soon as its property is decided, so that a killed verification loses nothing; a line without its
-end is one that a kill cut short, and is ignored.
+A row is appended as soon as its property is decided, so a killed verification loses nothing. A last line without its
+line end was cut short by a kill, and is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from steadynet.verification.properties import Verdict
 
 @dataclass(frozen=True)
 class Row:
-    """One decided property: the test image ``index`` at radius ``eps``, and who decided it, with which settings."""
+    """One decided property: the test image ``index`` at radius ``eps``, and which verifier decided it."""
 
     eps: float
     index: int
@@ -39,39 +39,40 @@ class Row:
     subproblems: int
     decided_by: str
     reason: str
-    counterexample: str  # a file of the run directory
+    counterexample: str  # the path of its file, relative to the run directory; empty if there is none
     verifier: str
     timeout: float
-    settings: str  # of the verifier, but for its time-out
+    settings: str  # of the verifier, without its time-out
     data: str
-    task: str  # fingerprint of network and image: another network's verdict is never taken for this one's
+    fingerprint: str  # of the network and the image, so that another network's verdict is never used; column "task"
 
     @property
     def key(self) -> tuple[str, float, int, str, str]:
-        """What it is a verdict on, and by whom: of two rows with the same key the later one counts."""
-        return (self.task, self.eps, self.index, self.verifier, self.settings)
+        """What the verdict is about, and the verifier. Of two rows with the same key, the later one counts."""
+        return (self.fingerprint, self.eps, self.index, self.verifier, self.settings)
 
     def counts_for(self, timeout: float) -> bool:
-        """Whether a verifier with this time-out need not decide it again.
+        """Return whether the verdict can be used again by a verifier with this time-out.
 
-        A proof or a counterexample counts if it took no longer than is allowed now, a time-out only if it was the
-        same; an error is tried again.
+        A proof or a counterexample counts if it took no longer than the time-out. A time-out or an unknown counts only
+        if the time-out was the same. An error never counts, so it is tried again.
         """
         if self.verdict in (Verdict.UNSAT, Verdict.SAT):
             return self.timeout == timeout or self.seconds <= timeout
         return self.verdict is not Verdict.ERROR and self.timeout == timeout
 
 
-def _perhaps(text: str) -> float | None:
+def _optional_float(text: str) -> float | None:
     return float(text) if text else None
 
 
-COLUMNS = [field.name for field in fields(Row)]
-_READ: dict[str, Callable[[str], Any]] = {
-    **dict.fromkeys(COLUMNS, str),
+_FIELDS = [field.name for field in fields(Row)]
+COLUMNS = ["task" if name == "fingerprint" else name for name in _FIELDS]
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(_FIELDS, str),
     **dict.fromkeys(("eps", "seconds", "timeout"), float),
     **dict.fromkeys(("index", "label", "subproblems"), int),
-    **dict.fromkeys(("margin", "stable_share"), _perhaps),
+    **dict.fromkeys(("margin", "stable_share"), _optional_float),
     "verdict": Verdict,
 }
 
@@ -85,12 +86,16 @@ def _as_line(cells: Iterable[object]) -> str:
 
 
 def row_as_line(row: Row) -> str:
-    """A row as ``verdicts.csv`` holds it: numbers in full, so that they are read back as they were."""
+    """Return a row as a line of ``verdicts.csv``. Numbers keep all their digits."""
     return _as_line(cell.value if isinstance(cell, Verdict) else cell for cell in astuple(row))
 
 
 def read_rows(run: RunDirectory) -> list[Row]:
-    """Every row of ``verdicts.csv``; a damaged file is an error, a last line that a kill cut short is not."""
+    """Read all rows of ``verdicts.csv``; none if there is no such file.
+
+    Raises:
+        UserError: The file is damaged. A last line that was cut short by a kill is no damage.
+    """
     if not run.verdicts.is_file():
         return []
     text = run.verdicts.read_bytes().decode("utf-8", errors="replace")
@@ -102,7 +107,7 @@ def read_rows(run: RunDirectory) -> list[Row]:
     for number, line in enumerate(lines, 2):
         try:
             cells = next(csv.reader([line]))
-            row = Row(**{name: _READ[name](cell) for name, cell in zip(COLUMNS, cells, strict=True)})
+            row = Row(**{name: _PARSERS[name](cell) for name, cell in zip(_FIELDS, cells, strict=True)})
         except (ValueError, StopIteration, csv.Error) as error:
             raise UserError(f"{run.verdicts} is damaged: line {number} is not a verdict; {advice}") from error
         rows[row.key] = row
@@ -110,10 +115,10 @@ def read_rows(run: RunDirectory) -> list[Row]:
 
 
 class VerdictFile:
-    """``verdicts.csv`` while properties are decided: rows that count no more are dropped first, then new ones added."""
+    """``verdicts.csv``, opened to add rows."""
 
     def __init__(self, run: RunDirectory, rows: list[Row]) -> None:
-        """Start from these rows, and only these."""
+        """Write the file with these rows only."""
         self.run = run
         self._last_to_disk = 0.0
         run.remove_left_overs(run.verdicts.name)
@@ -122,21 +127,25 @@ class VerdictFile:
             write_text(run.verdicts, text)
 
     def add(self, row: Row) -> None:
-        """Append one row: safe from a kill at once, from a power cut within about a second's work."""
+        """Append one row. It survives a kill of the process at once, and a power cut after about a second."""
         now = time.monotonic()
         append_line(self.run.verdicts, row_as_line(row), to_disk=now - self._last_to_disk > 1)
         self._last_to_disk = now if now - self._last_to_disk > 1 else self._last_to_disk
 
 
-def save_counterexample(run: RunDirectory, eps: float, index: int, label: int, task: str, point: Tensor) -> str:
-    """Store an input that refutes a property; the name of its file in the run directory."""
-    path = run.counterexample(index, eps, task)
+def save_counterexample(run: RunDirectory, eps: float, index: int, label: int, fingerprint: str, point: Tensor) -> str:
+    """Store a counterexample, and return the path of its file relative to the run directory."""
+    path = run.counterexample(index, eps, fingerprint)
     save_tensors(path, {"input": point}, {"eps": eps, "index": index, "label": label})
     return path.relative_to(run.path).as_posix()
 
 
 def load_counterexample(run: RunDirectory, row: Row) -> Tensor:
-    """The stored input that refutes a row's property."""
+    """Load the counterexample of a row.
+
+    Raises:
+        UserError: The file is missing or damaged.
+    """
     tensors, _ = load_tensors(run.path / row.counterexample)
     if "input" not in tensors:
         raise UserError(f"{run.path / row.counterexample} holds no counterexample")
@@ -144,7 +153,7 @@ def load_counterexample(run: RunDirectory, row: Row) -> Tensor:
 
 
 def fingerprints(network: nn.Module, images: Tensor) -> list[str]:
-    """A name for each pair of the network (its weights) and an image (batch, *shape).
+    """Return one fingerprint per image (batch, *shape), of the network's weights and that image.
 
     >>> network = nn.Linear(1, 1)
     >>> one, other = fingerprints(network, torch.tensor([[0.1], [0.2]]))

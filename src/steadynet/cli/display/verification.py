@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rich.progress import Progress
 
 from steadynet.cli.display.tables import count_of, percent, seconds, table
 from steadynet.cli.display.terminal import console
 from steadynet.verification.run import RunVerification
+from steadynet.verification.summary import RadiusSummary, VerdictSummary, VerificationSummary
 from steadynet.verification.verdicts import Row
 
 
@@ -28,38 +28,40 @@ def follow_verification(progress: Progress, verification: RunVerification) -> Ca
     )
 
 
-def show_verification(result: dict[str, Any]) -> None:
+def show_verification(result: VerificationSummary) -> None:
     """Print verdicts, times and accuracy under attack as a table, and below it what went wrong and how often."""
-    radii = result["radii"]
+    radii = result.radii
     table(
-        f"{result['run']}: {radii[0]['properties']} properties per radius by {result['verifier']}, "
-        f"time-out {result['timeout']:g} s",
-        ["", *(f"ε {row['eps']:.4g}" for row in radii)],
+        f"{result.run}: {radii[0].verdicts.properties} properties per radius by {result.verifier}, "
+        f"time-out {result.timeout:g} s",
+        ["", *(f"ε {radius.eps:.4g}" for radius in radii)],
         _verdict_rows(radii),
     )
-    for reason, count in result["reasons"].items():
+    for reason, count in result.reasons.items():
         console.print(f"{count} × {reason}", soft_wrap=True, markup=False)
 
 
-def _verdict_rows(radii: Sequence[dict[str, Any]]) -> list[list[str]]:
+def _verdict_rows(radii: Sequence[RadiusSummary]) -> list[list[str]]:
     """Return the rows of the table: one row per metric, one column per radius."""
-    methods = "+".join(sorted({row["stable_method"] for row in radii if row["stable_method"]})) or "not measured"
-    steps = radii[0]["pgd_steps"]
+    verdicts = [radius.verdicts for radius in radii]
+    methods = "+".join(sorted({found.stable_method for found in verdicts if found.stable_method})) or "not measured"
     rows = {
-        "proved (UNSAT)": [count_of(row["unsat"], row["properties"]) for row in radii],
-        "refuted (SAT)": [count_of(row["sat"], row["properties"]) for row in radii],
-        "time-outs": [count_of(row["timeout"], row["properties"]) for row in radii],
-        "unknown": [count_of(row["unknown"], row["properties"]) if row["unknown"] else "" for row in radii],
-        "errors": [count_of(row["error"], row["properties"]) if row["error"] else "" for row in radii],
-        f"stable neurons ({methods})": [_stable(row) for row in radii],
-        "Time": [seconds(row["time"]) for row in radii],
-        "Time_U+T": [seconds(row["time_unsat_timeout"]) for row in radii],
-        f"PGD-{steps} accuracy": [count_of(row["pgd_kept"], row["properties"]) for row in radii],
+        "proved (UNSAT)": [count_of(found.unsat, found.properties) for found in verdicts],
+        "refuted (SAT)": [count_of(found.sat, found.properties) for found in verdicts],
+        "time-outs": [count_of(found.timeout, found.properties) for found in verdicts],
+        "unknown": [count_of(found.unknown, found.properties) if found.unknown else "" for found in verdicts],
+        "errors": [count_of(found.error, found.properties) if found.error else "" for found in verdicts],
+        f"stable neurons ({methods})": [_stable(found) for found in verdicts],
+        "Time": [seconds(found.time) for found in verdicts],
+        "Time_U+T": [seconds(found.time_unsat_timeout) for found in verdicts],
+        f"PGD-{radii[0].pgd_steps} accuracy": [
+            count_of(radius.pgd_kept, radius.verdicts.properties) for radius in radii
+        ],
     }
     return [[name, *cells] for name, cells in rows.items() if any(cells)]
 
 
-def _stable(row: dict[str, Any]) -> str:
+def _stable(found: VerdictSummary) -> str:
     """Write the stable share, with the number of properties where it was not measured on all of them."""
-    note = "" if row["stable_properties"] in (0, row["properties"]) else f" of {row['stable_properties']}"
-    return percent(row["stable_share"]) + note
+    note = "" if found.stable_properties in (0, found.properties) else f" of {found.stable_properties}"
+    return percent(found.stable_share) + note
