@@ -183,6 +183,32 @@ def test_unknown_names():
         read_grid("beta", "labtop")
 
 
+def test_an_unknown_shared_scale(tmp_path):
+    path = write_grid(tmp_path, ("[scales.quick]", '[scales.quick]\nbase = "smok"'))
+    with pytest.raises(UserError, match="unknown shared scale 'smok': did you mean 'smoke'"):
+        read_grid(str(path), "quick")
+
+
+def test_a_scale_may_be_based_on_a_shared_one(tmp_path):
+    path = write_grid(tmp_path, ("[scales.quick]", '[scales.quick]\nbase = "smoke"'))
+    cell = cells_of(read_grid(str(path), "quick"), [0])[0]
+    assert (cell.data, cell.pgd_steps, cell.ask([]).timeout) == ("digits", [5], 0.5), "as the shared scale says"
+    assert cell.settings["phases"] == "natural:1", "the grid's own scale is laid over the shared one"
+
+
+def test_a_scale_may_be_based_on_a_file_of_the_user(tmp_path):
+    shared = tmp_path / "mine.toml"
+    shared.write_text(
+        "[training]\nlr = 0.5\n[models.tiny.training]\nbatch_size = 9\n[models.other.training]\nlr = 0.1\n"
+    )
+    path = write_grid(tmp_path, ("[scales.quick]", f'[scales.quick]\nbase = "{shared}"'))
+    cells = cells_of(read_grid(str(path), "quick"), [0], {"method": ["natural"]})
+    assert [(cell.settings["lr"], cell.settings["batch_size"]) for cell in cells] == [(0.5, 9), (0.5, 32)]
+    shared.write_text("[trainign]\nlr = 0.5\n")
+    with pytest.raises(UserError, match=r"the scale that .* is based on 'trainign': did you mean 'training'"):
+        read_grid(str(path), "quick")
+
+
 def test_a_grid_as_an_experiment_wrote_it_is_a_grid(tmp_path):
     grid = read_grid(str(write_grid(tmp_path)), "quick")
     (tmp_path / "written.toml").write_text(grid.as_toml({"scale": "quick", "seeds": [0]}))

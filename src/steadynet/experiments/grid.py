@@ -6,7 +6,6 @@ laid over all of them first.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
@@ -17,6 +16,7 @@ import tomli_w
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
+from steadynet.experiments.scales import laid_over, read_shared
 from steadynet.experiments.tuning import TuningBudget
 from steadynet.files import read_toml
 from steadynet.plugins import choose, make, settings_of
@@ -35,7 +35,7 @@ SHARED = (
 KINDS = ("train", "evaluate", "verify")  # of tasks, which may ask for CPUs and GPUs of their own
 KEYS = {
     "grid": ("name", "title", *SHARED, "tuning", "models", "methods", "scales", "made"),
-    "scale": (*SHARED, "tuning", "models", "methods"),
+    "scale": ("base", *SHARED, "tuning", "models", "methods"),
     "model": ("network", *SHARED),
     "method": ("phases", "init", "drop", "against", *SHARED),
     "verification": ("eps", "per_class", "tasks", "verifier", "shard"),  # and the verifier's own settings
@@ -113,7 +113,12 @@ def checked(content: dict[str, Any], scale: str | None, source: str) -> Grid:
     if scale != PAPER_SCALE and scale not in scales and scale != content.get("made", {}).get("scale"):
         raise UnknownNameError(f"scale of {source}", scale, [PAPER_SCALE, *scales])
     at_scale = {key: value for key, value in content.items() if key not in ("scales", "made")}
-    at_scale = laid_over(at_scale, scales.get(scale, {}))
+    own = dict(scales.get(scale, {}))
+    if "base" in own:
+        base = read_shared(str(own.pop("base")), content)
+        _known("scale", base, f"the scale that {source} [scales.{scale}] is based on")
+        at_scale = laid_over(at_scale, base)
+    at_scale = laid_over(at_scale, own)
     for kind in ("models", "methods"):
         tables = at_scale.get(kind)
         if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
@@ -125,19 +130,6 @@ def checked(content: dict[str, Any], scale: str | None, source: str) -> Grid:
         _check_method(key, table, at_scale, source)
     name = str(content.get("name") or Path(source).stem)
     return Grid(name, str(content.get("title", name)), scale, at_scale, content.get("made", {}).get("files", {}))
-
-
-def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two nested tables, the second's values where both have one.
-
-    >>> laid_over({"a": 1, "t": {"x": 1, "y": 2}}, {"t": {"y": 3}})
-    {'a': 1, 't': {'x': 1, 'y': 3}}
-    """
-    result = copy.deepcopy(dict(below))
-    for key, value in above.items():
-        nested = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = laid_over(result[key], value) if nested else copy.deepcopy(value)
-    return result
 
 
 def _known(kind: str, table: Mapping[str, Any], place: str, more: tuple[str, ...] = ()) -> None:
