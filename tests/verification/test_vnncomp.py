@@ -16,16 +16,18 @@ import steadynet.verification.vnncomp
 from helpers import quick
 from places import SHARED
 from steadynet.cli import main
+from steadynet.errors import UserError
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.files import write_vnnlib
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
+from steadynet.verification.instances import COLUMNS, InstanceRow, ResultTable
 from steadynet.verification.properties import Verdict
-from steadynet.verification.property_network import pose
+from steadynet.verification.property_network import as_robustness
 from steadynet.verification.verify import make_verifier
-from steadynet.verification.vnncomp import Instance, decide
+from steadynet.verification.vnncomp import Instance, InstanceResult, decide
 
 VNNCOMP = SHARED / "vnncomp"
 
@@ -50,10 +52,10 @@ def network_file(tmp_path_factory):
     return path
 
 
-def ask(network_file: Path, folder: Path, text: str, **settings: object) -> steadynet.verification.vnncomp.Answer:
-    question = folder / "property.vnnlib"
-    question.write_text(DECLARED + text)
-    return decide(Instance(network_file, question, 20), **settings)
+def decide_text(network_file: Path, folder: Path, text: str, **settings: object) -> InstanceResult:
+    property_file = folder / "property.vnnlib"
+    property_file.write_text(DECLARED + text)
+    return decide(Instance(network_file, property_file, 20), **settings)
 
 
 @pytest.mark.parametrize("verifier", ["branch_and_bound", "milp"])
@@ -73,9 +75,9 @@ def ask(network_file: Path, folder: Path, text: str, **settings: object) -> stea
     ],
 )
 def test_conjunctions_and_disjunctions_by_hand(network_file, tmp_path, text, verdict, verifier):
-    answer = ask(network_file, tmp_path, text, verifier=verifier)
-    assert answer.verdict.value == verdict, answer
-    assert (answer.inputs is not None) == (verdict == "sat")
+    result = decide_text(network_file, tmp_path, text, verifier=verifier)
+    assert result.verdict.value == verdict, result
+    assert (result.inputs is not None) == (verdict == "sat")
 
 
 def test_several_boxes_each_with_its_own_constraints(network_file, tmp_path):
@@ -83,8 +85,8 @@ def test_several_boxes_each_with_its_own_constraints(network_file, tmp_path):
         corners = "(and (>= X_0 {0}) (<= X_0 {1}) (>= X_1 {0}) (<= X_1 {1}) (>= Y_0 {2}))"
         return f"(assert (or {corners.format(0, 0.5, 1.01)} {corners.format(0.5, 1, second)}))"
 
-    assert ask(network_file, tmp_path, boxes(2.01)).verdict is Verdict.UNSAT
-    found = ask(network_file, tmp_path, boxes(1.9))
+    assert decide_text(network_file, tmp_path, boxes(2.01)).verdict is Verdict.UNSAT
+    found = decide_text(network_file, tmp_path, boxes(1.9))
     assert found.verdict is Verdict.SAT
     assert found.inputs is not None
     assert found.inputs.min() >= 0.5
@@ -92,15 +94,16 @@ def test_several_boxes_each_with_its_own_constraints(network_file, tmp_path):
 
 
 def test_edges_of_the_language(network_file, tmp_path):
-    equal = ask(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 2))")  # only the corner (1, 1), where it is equal
+    only_corner = UNIT_BOX + "(assert (>= Y_0 2))"  # (1, 1), where the two sides are equal
+    equal = decide_text(network_file, tmp_path, only_corner)
     assert equal.verdict is Verdict.SAT
     assert equal.inputs is not None
     assert equal.inputs.tolist() == [1, 1]
-    assert ask(network_file, tmp_path, UNIT_BOX).verdict is Verdict.SAT  # any input will do
+    assert decide_text(network_file, tmp_path, UNIT_BOX).verdict is Verdict.SAT  # any input will do
     empty = UNIT_BOX + "(assert (>= X_0 2)) (assert (<= Y_0 0))"
-    assert ask(network_file, tmp_path, empty).verdict is Verdict.UNSAT
+    assert decide_text(network_file, tmp_path, empty).verdict is Verdict.UNSAT
     point = "".join(f"(assert (>= X_{axis} 0.1)) (assert (<= X_{axis} 0.1))\n" for axis in range(2))
-    found = ask(network_file, tmp_path, point + "(assert (<= Y_0 0.3))")  # 0.1 is no float32, but asked for
+    found = decide_text(network_file, tmp_path, point + "(assert (<= Y_0 0.3))")  # 0.1 is no float32
     assert found.verdict is Verdict.SAT
     assert found.inputs is not None
     assert found.inputs.tolist() == [0.1, 0.1]
@@ -109,44 +112,48 @@ def test_edges_of_the_language(network_file, tmp_path):
 def test_a_counterexample_that_onnx_runtime_does_not_confirm_is_not_told(network_file, tmp_path, monkeypatch):
     zeros = np.array([0.0, 0.0])
     monkeypatch.setattr(steadynet.verification.vnncomp, "flat_runtime_function", lambda path: lambda inputs: zeros)
-    answer = ask(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 1.9))")
-    assert answer.verdict is Verdict.UNKNOWN
-    assert "ONNX Runtime" in answer.reason
-    assert answer.text() == "unknown\n"
+    result = decide_text(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 1.9))")
+    assert result.verdict is Verdict.UNKNOWN
+    assert "ONNX Runtime" in result.reason
+    assert result.text() == "unknown\n"
 
 
 @st.composite
-def questions(draw):
-    """A random small network and a random property: cases of one to four constraints, on one or two boxes."""
+def networks_with_property(draw):
+    """A random small network and a random property: disjuncts of one to four constraints, on one or two boxes."""
     seed = draw(st.integers(0, 10**6))
     random = np.random.default_rng(seed)
     torch.manual_seed(seed)
     network = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
     middle = network(torch.full((1, 2), 0.5)).detach().numpy()[0].astype(float)
-    cases = []
+    disjuncts = []
     for _ in range(draw(st.integers(1, 4))):
         lower = random.uniform(0, 0.5, 2).round(2) if draw(st.booleans()) else np.zeros(2)
         matrix = random.normal(size=(draw(st.integers(1, 4)), 3)).round(2)
         bound = matrix @ middle + random.normal(scale=0.2, size=len(matrix)) - 0.15
-        cases.append(Disjunct(lower, lower + 0.5, matrix, bound))
-    return network, VnnlibProperty(2, 3, tuple(cases))
+        disjuncts.append(Disjunct(lower, lower + 0.5, matrix, bound))
+    return network, VnnlibProperty(2, 3, tuple(disjuncts))
 
 
 @quick
-@given(questions())
-def test_random_properties_agree_with_a_grid_and_with_milp(question):
-    network, specification = question
+@given(networks_with_property())
+def test_random_properties_agree_with_a_grid_and_with_milp(example):
+    network, vnnlib_property = example
     graph = GraphNetwork(graph_of(network, (2,)), (2,))
     steps = np.linspace(0, 1, 41)
     violated = False
-    for case in specification.disjuncts:
-        points = np.stack(np.meshgrid(*(case.lower[axis] + steps * 0.5 for axis in (0, 1))), -1).reshape(-1, 2)
+    for disjunct in vnnlib_property.disjuncts:
+        points = np.stack(np.meshgrid(*(disjunct.lower[axis] + steps * 0.5 for axis in (0, 1))), -1).reshape(-1, 2)
         with torch.no_grad():
             outputs = graph(torch.tensor(points, dtype=torch.float32)).double().numpy()
-        violated |= bool((outputs @ case.matrix.T <= case.bound).all(1).any())
+        violated |= bool((outputs @ disjunct.matrix.T <= disjunct.bound).all(1).any())
     verdicts = {}
     for name in ("branch_and_bound", "milp"):
-        results = [result for each in pose(graph, specification) for result in make_verifier(name, {})(each.properties)]
+        results = [
+            result
+            for each in as_robustness(graph, vnnlib_property)
+            for result in make_verifier(name, {})(each.properties)
+        ]
         verdicts[name] = {result.verdict for result in results}
         decided = {Verdict.SAT, Verdict.UNSAT}
         assert verdicts[name] <= decided or "zero to within rounding" in "".join(result.reason for result in results)
@@ -155,19 +162,19 @@ def test_random_properties_agree_with_a_grid_and_with_milp(question):
     assert (Verdict.SAT in verdicts["milp"]) == (Verdict.SAT in verdicts["branch_and_bound"])
 
 
-def test_the_question_scores_each_case_by_its_worst_constraint():
+def test_the_longer_network_scores_each_disjunct_by_its_worst_constraint():
     torch.manual_seed(0)
     network = GraphNetwork(graph_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3)), (2,)), (2,))
     random = np.random.default_rng(0)
-    cases = tuple(
+    disjuncts = tuple(
         Disjunct(np.zeros(2), np.ones(2), random.normal(size=(count, 3)), random.normal(size=count))
         for count in (1, 5, 2)
     )
-    (asked,) = pose(network, VnnlibProperty(2, 3, cases))
+    (boxes,) = as_robustness(network, VnnlibProperty(2, 3, disjuncts))
     points = torch.rand(50, 2)
-    scores, outputs = asked.properties.network(points), network(points).double().numpy()
-    for index, case in enumerate(cases):
-        expected = -(outputs @ case.matrix.T - case.bound).max(1)
+    scores, outputs = boxes.properties.network(points), network(points).double().numpy()
+    for index, disjunct in enumerate(disjuncts):
+        expected = -(outputs @ disjunct.matrix.T - disjunct.bound).max(1)
         assert np.allclose(scores[:, index].numpy(), expected, atol=1e-6)
     assert bool((scores[:, 3] == 0).all())
 
@@ -176,8 +183,8 @@ def test_the_standards_own_command_form(network_file, tmp_path, capsys):
     query = tmp_path / "query.vnnlib"
     box = np.zeros(2), np.ones(2)
     for value, verdict in ((2.1, "unsat"), (1.9, "sat")):
-        case = Disjunct(*box, np.array([[-1.0, 0.0]]), np.array([-value]))  # Y_0 ≥ value
-        write_vnnlib(query, VnnlibProperty(2, 2, (case,)), version="2.0", input_shape=(1, 2), output_shape=(1, 2))
+        disjunct = Disjunct(*box, np.array([[-1.0, 0.0]]), np.array([-value]))  # Y_0 ≥ value
+        write_vnnlib(query, VnnlibProperty(2, 2, (disjunct,)), version="2.0", input_shape=(1, 2), output_shape=(1, 2))
         assert main(["verify", str(query), "--network", f"N={network_file}", "--timeout", "20"]) == 0
         assert capsys.readouterr().out.startswith(f"{verdict}\n")
     assert main(["verify", str(query)]) == 2
@@ -208,6 +215,23 @@ def test_a_list_of_instances_resumes_and_one_bad_file_does_not_stop_it(network_f
     assert "1 sat" in capsys.readouterr().out
 
 
+def test_a_row_of_the_table_is_read_back_as_it_was():
+    row = InstanceRow("a,b.onnx", "c.vnnlib", 0.5, Verdict.SAT, 1.25, "attack", 'said "no"', "results/1.txt")
+    assert InstanceRow.from_line(row.to_line()) == row
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("image,label\n", "holds something else"), (None, "line 2 is no result")]
+)
+def test_a_table_of_something_else_is_left_alone(tmp_path, text, complaint):
+    path = tmp_path / "results.csv"
+    path.write_text(text or ",".join(COLUMNS) + "\nnet.onnx,good.vnnlib,20,proved,1.0,,,\n")
+    before = path.read_text()
+    with pytest.raises(UserError, match=complaint):
+        ResultTable(path)
+    assert path.read_text() == before
+
+
 def test_what_a_newcomer_gets_wrong_is_one_line(network_file, tmp_path, capsys):
     other = tmp_path / "other.vnnlib"
     write_vnnlib(other, VnnlibProperty(1, 1, (Disjunct(np.zeros(1), np.ones(1), np.ones((1, 1)), np.zeros(1)),)))
@@ -230,17 +254,18 @@ def test_the_competitions_instances_have_the_verdicts_its_tools_agreed_on():
     refuted = ("prop_7_0.03", "prop_0_0.05", "index1189", "index1783")
     rows = list(csv.reader((VNNCOMP / "instances.csv").read_text().splitlines()))
     assert len(rows) == 12
-    for network, question, timeout in rows:
-        answer = decide(Instance(VNNCOMP / network, VNNCOMP / question, float(timeout)))
-        assert answer.verdict.value == ("sat" if any(name in question for name in refuted) else "unsat"), question
+    for network, property_file, timeout in rows:
+        result = decide(Instance(VNNCOMP / network, VNNCOMP / property_file, float(timeout)))
+        expected = "sat" if any(name in property_file for name in refuted) else "unsat"
+        assert result.verdict.value == expected, property_file
 
 
 @pytest.mark.skipif(not VNNCOMP.is_dir(), reason="needs ../shared/vnncomp")
 def test_a_result_file_is_in_the_competitions_form(tmp_path):
     network = VNNCOMP / "onnx" / "mnist-net_256x2.onnx"
     out = tmp_path / "result.txt"
-    question = str(VNNCOMP / "vnnlib" / "mnistfc_prop_7_0.03.vnnlib")
-    assert main(["vnncomp", str(network), question, "--out", str(out)]) == 0
+    property_file = str(VNNCOMP / "vnnlib" / "mnistfc_prop_7_0.03.vnnlib")
+    assert main(["vnncomp", str(network), property_file, "--out", str(out)]) == 0
     verdict, *cells = out.read_text().split("\n")
     assert verdict == "sat"
     values = dict(cell.strip("() ").split() for cell in cells if cell)

@@ -52,7 +52,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def decide_one(
-    network: Path, question: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
+    network: Path, property_file: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
 ) -> None:
     """Decide one instance; the result in the competition's form into a file, else printed."""
     from steadynet.cli.display.tables import seconds
@@ -60,14 +60,14 @@ def decide_one(
     from steadynet.files import write_text
     from steadynet.verification.vnncomp import Instance, decide
 
-    answer = decide(Instance(network, question, timeout), verifier, **settings)
-    notes = ", ".join(text for text in (answer.decided_by, answer.reason) if text)
-    line = f"{answer.verdict.value} in {seconds(answer.seconds)}" + (f" ({notes})" if notes else "")
+    result = decide(Instance(network, property_file, timeout), verifier, **settings)
+    notes = ", ".join(text for text in (result.decided_by, result.reason) if text)
+    line = f"{result.verdict.value} in {seconds(result.seconds)}" + (f" ({notes})" if notes else "")
     if out:
-        write_text(Path(out), answer.text())
+        write_text(Path(out), result.text())
         console.print(f"{line}; written: {out}", soft_wrap=True, markup=False)
     else:
-        sys.stdout.write(answer.text())
+        sys.stdout.write(result.text())
         messages.print(line, soft_wrap=True, markup=False)
 
 
@@ -76,7 +76,7 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
 
     from steadynet.cli.display.tables import seconds, table
     from steadynet.cli.display.terminal import console, progress_bar
-    from steadynet.verification.instances import ResultTable, read_instances, run_instances
+    from steadynet.verification.instances import InstanceRow, ResultTable, read_instances, run_instances
 
     listed = read_instances(Path(arguments.instances))
     if arguments.timeout:
@@ -89,8 +89,8 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
         with progress_bar() as progress:
             task = progress.add_task("instances", total=len(listed), note="")
 
-            def follow(row: dict[str, str]) -> None:
-                found[row["verdict"]] += 1
+            def follow(row: InstanceRow) -> None:
+                found[row.verdict.value] += 1
                 note = "  ".join(f"{verdict} {number}" for verdict, number in found.items())
                 progress.update(task, advance=1, note=note)
 
@@ -101,8 +101,8 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
         ) from stop
     columns = ("network", "property", "verdict", "seconds", "decided by")
     cells = [
-        (_name(row["network"]), _name(row["property"]), row["verdict"], seconds(float(row["seconds"])),
-         row["reason"] or row["decided_by"])
+        (_name(row.network_name), _name(row.property_name), row.verdict.value, seconds(row.seconds),
+         row.reason or row.decided_by)
         for row in rows
     ]  # fmt: skip
     counts = ", ".join(f"{number} {verdict}" for verdict, number in found.most_common())

@@ -1,9 +1,12 @@
-"""Any property as the one question that a verifier answers: does a label stay?
+"""Any linear VNN-LIB property as a robustness property of a slightly longer network.
 
-A property is violated where, for one of its cases, all of C·y − d are ≤ 0, that is, where their maximum is. A maximum
-is made of ReLUs, max(a, b) = b + relu(a − b), so the cases become a few more layers: the scores −max(C·y − d) of each
-case, and the score 0 of "no case", which must stay the largest. Bounds, attack, search and programs work on it as on
-any network; a lower line of such a ReLU, of optimised slope, mixes two constraints in the best proportion.
+A VNN-LIB property is violated where, for one of its disjuncts, all entries of C·y − d are ≤ 0, that is, where their
+maximum is ≤ 0. A maximum can be written with ReLUs, max(a, b) = b + relu(a − b), so a few more layers compute one score
+per disjunct, −max(C·y − d), and one more score that is always 0. The property holds if and only if this last score
+stays the largest: a robustness property whose label is the last output.
+
+Bounds, attack and search treat the longer network like any other. When they optimise the slope of the lower line of one
+of the added ReLUs, they find the best mixture of two constraints.
 """
 
 from __future__ import annotations
@@ -24,8 +27,11 @@ from steadynet.verification.properties import Properties
 
 
 @dataclass(frozen=True)
-class Questions:
-    """Boxes with the same ways to violate the property: as properties, one a box."""
+class BoxProperties:
+    """Robustness properties of one longer network, one per input box of a VNN-LIB property.
+
+    ``boxes`` holds the lower and the upper corner of each box as the VNN-LIB file has them, in float64.
+    """
 
     properties: Properties
     boxes: list[tuple[Vector, Vector]]
@@ -33,79 +39,86 @@ class Questions:
     def __len__(self) -> int:
         return len(self.boxes)
 
-    def __getitem__(self, rows: slice | list[int]) -> Questions:
+    def __getitem__(self, rows: slice | list[int]) -> BoxProperties:
         boxes = self.boxes[rows] if isinstance(rows, slice) else [self.boxes[row] for row in rows]
-        return Questions(self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
+        return BoxProperties(self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
 
 
-def pose(network: GraphNetwork, specification: VnnlibProperty) -> list[Questions]:
-    """The property's questions: it holds if every label stays. Boxes without an input ask nothing."""
+def as_robustness(network: GraphNetwork, vnnlib_property: VnnlibProperty) -> list[BoxProperties]:
+    """Return robustness properties that all hold if and only if the VNN-LIB property holds.
+
+    Args:
+        network: The network that the property is about.
+        vnnlib_property: The property. Each disjunct must have at least one constraint on the outputs.
+
+    Returns:
+        One entry per set of output constraints, since each set needs a longer network of its own. An entry has one
+        property per box with these constraints. Empty boxes are left out.
+    """
     by_box: dict[tuple[bytes, bytes], list[Disjunct]] = {}
-    for case in specification.disjuncts:
-        if bool(np.all(case.lower <= case.upper)):
-            by_box.setdefault((case.lower.tobytes(), case.upper.tobytes()), []).append(case)
-    by_cases: dict[tuple[bytes, ...], list[list[Disjunct]]] = {}
-    for cases in by_box.values():
-        by_cases.setdefault(tuple(part.tobytes() for case in cases for part in (case.matrix, case.bound)), []).append(
-            cases
-        )
-    return [_questions(network, alike) for alike in by_cases.values()]
+    for disjunct in vnnlib_property.disjuncts:
+        if bool(np.all(disjunct.lower <= disjunct.upper)):
+            by_box.setdefault((disjunct.lower.tobytes(), disjunct.upper.tobytes()), []).append(disjunct)
+    by_constraints: dict[tuple[bytes, ...], list[list[Disjunct]]] = {}
+    for disjuncts in by_box.values():
+        constraints = tuple(part.tobytes() for disjunct in disjuncts for part in (disjunct.matrix, disjunct.bound))
+        by_constraints.setdefault(constraints, []).append(disjuncts)
+    return [_box_properties(network, boxes) for boxes in by_constraints.values()]
 
 
-def _questions(network: GraphNetwork, alike: list[list[Disjunct]]) -> Questions:
-    """``alike``: for each box its cases, which differ in the box alone."""
-    cases = alike[0]
-    judge = GraphNetwork(_judged(network.graph, cases), network.input_shape)
-    boxes = [(members[0].lower, members[0].upper) for members in alike]
+def _box_properties(network: GraphNetwork, disjuncts_of_boxes: list[list[Disjunct]]) -> BoxProperties:
+    """Return the properties of several boxes, whose disjuncts differ in nothing but the box."""
+    disjuncts = disjuncts_of_boxes[0]
+    longer = GraphNetwork(_with_scores(network.graph, disjuncts), network.input_shape)
+    boxes = [(members[0].lower, members[0].upper) for members in disjuncts_of_boxes]
     lower = torch.stack([_rounded(box[0], down=True) for box in boxes]).view(-1, *network.input_shape)
     upper = torch.stack([_rounded(box[1], down=False) for box in boxes]).view(-1, *network.input_shape)
     region = InputRegion(lower, upper)
-    labels = torch.full((len(boxes),), len(cases))
-    return Questions(Properties(judge, region.project((lower + upper) / 2), labels, region), boxes)
+    labels = torch.full((len(boxes),), len(disjuncts))  # the last output, which is always 0
+    return BoxProperties(Properties(longer, region.project((lower + upper) / 2), labels, region), boxes)
 
 
 def _rounded(values: Vector, *, down: bool) -> Tensor:
-    """The nearest float32 numbers at or below (or above) these: proofs hold for every real input of the box."""
+    """Round to float32, down or up, so that proofs hold for every real input of the box."""
     nearest = values.astype(np.float32)
     wrong = nearest > values if down else nearest < values
     towards = np.float32(-np.inf if down else np.inf)
     return torch.from_numpy(np.where(wrong, np.nextafter(nearest, towards), nearest))
 
 
-def _judged(graph: Graph, cases: Sequence[Disjunct]) -> Graph:
-    """The network with the score of every case, and 0, as its output."""
-    nodes = list(graph.nodes)
+def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
+    """Append the layers that compute −max(C·y − d) for each disjunct, and a last score of 0."""
+    nodes, count = list(graph.nodes), len(disjuncts)
 
     def add(name: str, operation: Operation, *inputs: int) -> int:
         nodes.append(Node(f"property.{name}", operation, inputs))
         return len(nodes)
 
-    width = max(1, *(len(case.bound) for case in cases))
-    matrix = np.stack([_filled(case.matrix, width) for case in cases])
-    bound = np.stack([_filled(case.bound, width) for case in cases])
-    value = add(
-        "constraints", Dense(_float(matrix.reshape(-1, matrix.shape[-1])), _float(-bound.reshape(-1))), len(nodes)
-    )
+    # All C·y − d in one layer, with the same number of constraints for each disjunct.
+    width = max(1, *(len(disjunct.bound) for disjunct in disjuncts))
+    matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
+    bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
+    value = add("constraints", Dense(_float32(matrix), _float32(-bound)), len(nodes))
+    # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:
         half = width // 2
-        pick = np.eye(len(cases) * width).reshape(len(cases), width, -1)
-        ones, others = pick[:, :half], pick[:, half : 2 * half]
-        spare = pick[:, 2 * half :]  # of an odd number, the last one waits: max(a, a) = a + relu(0)
-        ones, others = np.concatenate([ones, spare], 1), np.concatenate([others, spare], 1)
-        width = ones.shape[1]
-        difference = add("difference", Dense(_float((ones - others).reshape(len(cases) * width, -1)), None), value)
+        select = np.eye(count * width).reshape(count, width, -1)
+        spare = select[:, 2 * half :]  # the last of an odd number has no partner: max(a, a) = a + relu(0)
+        first = np.concatenate([select[:, :half], spare], 1)
+        second = np.concatenate([select[:, half : 2 * half], spare], 1)
+        width = first.shape[1]
+        difference = add("difference", Dense(_float32((first - second).reshape(count * width, -1)), None), value)
         above = add("above", Rectifier(), difference)
-        other = add("other", Dense(_float(others.reshape(len(cases) * width, -1)), None), value)
+        other = add("other", Dense(_float32(second.reshape(count * width, -1)), None), value)
         value = add("maximum", Sum(), other, above)
-    scores = np.concatenate([-np.eye(len(cases)), np.zeros((1, len(cases)))])
-    add("scores", Dense(_float(scores), None), value)
+    add("scores", Dense(_float32(np.concatenate([-np.eye(count), np.zeros((1, count))])), None), value)
     return Graph(tuple(nodes))
 
 
-def _filled(rows: Vector, count: int) -> Vector:
-    """So many rows: the last one again and again, which changes no maximum."""
+def _padded(rows: Vector, count: int) -> Vector:
+    """Repeat the last row until there are ``count`` rows, which does not change the maximum."""
     return np.concatenate([rows, np.repeat(rows[-1:], count - len(rows), axis=0)])
 
 
-def _float(values: Vector) -> Tensor:
+def _float32(values: Vector) -> Tensor:
     return torch.from_numpy(values.astype(np.float32))

@@ -1,4 +1,4 @@
-"""The competition's instances: a network, a property and a time-out in; a verdict and its evidence out."""
+"""The instances of VNN-COMP: a network, a property file and a time-out in, a verdict and its evidence out."""
 
 from __future__ import annotations
 
@@ -16,26 +16,32 @@ from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.runtime import flat_runtime_function
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.interchange.vnnlib.property import Vector
-from steadynet.verification.properties import Result, Verdict
-from steadynet.verification.property_network import Questions, pose
+from steadynet.verification.properties import DecidedBy, Result, Verdict
+from steadynet.verification.property_network import BoxProperties, as_robustness
 from steadynet.verification.verify import make_verifier
 
-AT_ONCE = 64  # boxes of one property that are decided together
-POLISHING_STEPS = 20
+BOXES_AT_ONCE = 64  # boxes of one property that are decided together
+DESCENT_STEPS = 20  # towards a clearer counterexample
 
 
 @dataclass(frozen=True)
 class Instance:
-    """What the competition asks: files, and the seconds that all of it may take."""
+    """An instance of VNN-COMP.
+
+    Args:
+        network: The network's ONNX file.
+        property_file: The VNN-LIB file of the property.
+        timeout: Seconds for the whole instance, with reading the files.
+    """
 
     network: Path
-    question: Path
+    property_file: Path
     timeout: float
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A verdict; for ``sat`` an input of the property's box, and what ONNX Runtime computes from it."""
+class InstanceResult:
+    """The verdict on an instance. A ``sat`` has an input of the box, and its outputs as ONNX Runtime computes them."""
 
     verdict: Verdict
     seconds: float = 0.0
@@ -45,9 +51,9 @@ class Answer:
     reason: str = ""
 
     def text(self) -> str:
-        """The competition's form: the verdict, and for ``sat`` the counterexample.
+        """Return the content of the competition's result file: the verdict and, for ``sat``, the counterexample.
 
-        >>> print(Answer(Verdict.SAT, inputs=np.array([0.5]), outputs=np.array([1.0, 2.0])).text(), end="")
+        >>> print(InstanceResult(Verdict.SAT, inputs=np.array([0.5]), outputs=np.array([1.0, 2.0])).text(), end="")
         sat
         ((X_0 0.5)
         (Y_0 1.0)
@@ -61,112 +67,148 @@ class Answer:
         return "\n".join(lines) + "\n"
 
 
-def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: object) -> Answer:
-    """Decide one instance, reading included in its time; what cannot be read is a ``UserError``."""
-    begun = time.perf_counter()
-    answer = _Attempt(instance, begun + instance.timeout, verifier, settings).decide()
-    return replace(answer, seconds=time.perf_counter() - begun)
+def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: object) -> InstanceResult:
+    """Decide one instance of VNN-COMP.
+
+    Args:
+        instance: The files and the time-out.
+        verifier: The name of a verifier; ``steadynet list verifiers`` shows them.
+        **settings: Settings of that verifier. Its time-out comes from the instance.
+
+    Returns:
+        The verdict. A ``sat`` has a counterexample that ONNX Runtime confirms.
+
+    Raises:
+        UserError: A file cannot be read, or the network and the property do not fit together.
+
+    >>> from tempfile import mkdtemp
+    >>> from steadynet.interchange.onnx.writer import export_onnx
+    >>> double = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False))
+    >>> _ = double[0].weight.data.fill_(2.0)
+    >>> network, property_file = Path(mkdtemp()) / "double.onnx", Path(mkdtemp()) / "below-3.vnnlib"
+    >>> export_onnx(double, (1,), network)
+    >>> _ = property_file.write_text(
+    ...     "(declare-const X_0 Real) (declare-const Y_0 Real)"
+    ...     "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= Y_0 3))"
+    ... )
+    >>> decide(Instance(network, property_file, timeout=10)).verdict.value
+    'unsat'
+    """
+    started = time.perf_counter()
+    result = _InstanceDecider(instance, started + instance.timeout, verifier, settings).decide()
+    return replace(result, seconds=time.perf_counter() - started)
 
 
-class _Attempt:
-    """One instance on its way to an answer, which must come before ``end``."""
+class _InstanceDecider:
+    """Decides one instance before ``deadline``, on the clock ``time.perf_counter``."""
 
-    def __init__(self, instance: Instance, end: float, verifier: str, settings: dict[str, object]) -> None:
-        self.end, self.verifier, self.settings = end, verifier, settings
-        self.network, self.reference = read_onnx(instance.network), flat_runtime_function(instance.network)
-        self.specification = read_vnnlib(instance.question)
-        self.doubts: list[Result] = []
-        self.decided_by = "no input"
-        _check_sizes(self, instance)
+    def __init__(self, instance: Instance, deadline: float, verifier: str, settings: dict[str, object]) -> None:
+        self.deadline, self.verifier, self.settings = deadline, verifier, settings
+        self.network = read_onnx(instance.network)
+        self.runtime = flat_runtime_function(instance.network)
+        self.property = read_vnnlib(instance.property_file)
+        self.not_decided: list[Result] = []  # boxes with an unknown or an error: more time would not help
+        self.decided_by: str = DecidedBy.NO_INPUT
+        self._check_sizes(instance)
 
-    def left(self) -> float:
-        """Seconds left."""
-        return self.end - time.perf_counter()
+    def seconds_left(self) -> float:
+        return self.deadline - time.perf_counter()
 
-    def decide(self) -> Answer:
-        """Each box its share of the time; then what is undecided again, with the time that is left."""
-        for case in self.specification.disjuncts:
-            if not len(case.bound) and bool(np.all(case.lower <= case.upper)):
-                return self._refuted((case.lower + case.upper) / 2, "no constraint on outputs") or Answer(Verdict.ERROR)
+    def decide(self) -> InstanceResult:
+        """Give each box its share of the time, then share what is left among the boxes that timed out."""
+        for disjunct in self.property.disjuncts:
+            if not len(disjunct.bound) and bool(np.all(disjunct.lower <= disjunct.upper)):
+                middle = (disjunct.lower + disjunct.upper) / 2
+                return self._confirmed(middle, DecidedBy.NO_OUTPUT_CONSTRAINT) or InstanceResult(Verdict.ERROR)
         waiting = [
-            questions[start : start + AT_ONCE]
-            for questions in pose(self.network, self.specification)
-            for start in range(0, len(questions), AT_ONCE)
+            properties[start : start + BOXES_AT_ONCE]
+            for properties in as_robustness(self.network, self.property)
+            for start in range(0, len(properties), BOXES_AT_ONCE)
         ]
-        while waiting and self.left() > 0:
-            found = self._pass(waiting)
-            if isinstance(found, Answer):
-                return found
-            waiting = found
+        while waiting and self.seconds_left() > 0:
+            outcome = self._decide_once(waiting)
+            if isinstance(outcome, InstanceResult):
+                return outcome
+            waiting = outcome
         if waiting:
-            return Answer(Verdict.TIMEOUT)
-        if self.doubts:
-            return Answer(self.doubts[0].verdict, decided_by=self.doubts[0].decided_by, reason=self.doubts[0].reason)
-        return Answer(Verdict.UNSAT, decided_by=self.decided_by)
+            return InstanceResult(Verdict.TIMEOUT)
+        if self.not_decided:
+            first = self.not_decided[0]
+            return InstanceResult(first.verdict, decided_by=first.decided_by, reason=first.reason)
+        return InstanceResult(Verdict.UNSAT, decided_by=self.decided_by)
 
-    def _pass(self, waiting: list[Questions]) -> list[Questions] | Answer:
-        """What is still undecided after each box had an equal share of the time left, or a counterexample."""
+    def _decide_once(self, waiting: list[BoxProperties]) -> list[BoxProperties] | InstanceResult:
+        """Give each box an equal share of the time left. Return the boxes that timed out, or a counterexample."""
         count = sum(map(len, waiting))
-        undecided: list[Questions] = []
-        for place, questions in enumerate(waiting):
-            if self.left() <= 0:
-                return undecided + waiting[place:]
-            verifier = make_verifier(self.verifier, self.settings | {"timeout": self.left() / count})
-            count -= len(questions)
-            results = verifier(questions.properties)
+        timed_out: list[BoxProperties] = []
+        for position, group in enumerate(waiting):
+            if self.seconds_left() <= 0:
+                return timed_out + waiting[position:]
+            verifier = make_verifier(self.verifier, self.settings | {"timeout": self.seconds_left() / count})
+            count -= len(group)
+            results = verifier(group.properties)
             for index, result in enumerate(results):
-                if result.verdict is Verdict.SAT:
-                    answer = self._replayed(questions, index, result)
-                    if answer is not None:
-                        return answer
-                    reason = "the counterexample found does not replay on ONNX Runtime"
-                    self.doubts.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
-                elif result.verdict is Verdict.UNSAT:
-                    self.decided_by = result.decided_by
-                elif result.verdict is not Verdict.TIMEOUT:
-                    self.doubts.append(result)
+                counterexample = self._take(group, index, result)
+                if counterexample is not None:
+                    return counterexample
             late = [index for index, result in enumerate(results) if result.verdict is Verdict.TIMEOUT]
             if late:
-                undecided.append(questions[late])
-        return undecided
+                timed_out.append(group[late])
+        return timed_out
 
-    def _replayed(self, questions: Questions, index: int, result: Result) -> Answer | None:
-        """The counterexample as ONNX Runtime sees it; one that it does not accept, once more after a descent."""
+    def _take(self, group: BoxProperties, index: int, result: Result) -> InstanceResult | None:
+        """Note the result of one box. Return a result of the instance if it is a confirmed counterexample."""
+        if result.verdict is Verdict.SAT:
+            confirmed = self._replayed(group, index, result)
+            if confirmed is not None:
+                return confirmed
+            reason = "the counterexample found does not replay on ONNX Runtime"
+            self.not_decided.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
+        elif result.verdict is Verdict.UNSAT:
+            self.decided_by = result.decided_by
+        elif result.verdict is not Verdict.TIMEOUT:
+            self.not_decided.append(result)
+        return None
+
+    def _replayed(self, group: BoxProperties, index: int, result: Result) -> InstanceResult | None:
+        """Replay a counterexample on ONNX Runtime; if that fails, replay a clearer one near it."""
         assert result.counterexample is not None
-        points = [result.counterexample, self._deeper(questions, index, result.counterexample)]
-        lower, upper = questions.boxes[index]
-        answers = (self._refuted(np.clip(_flat(point), lower, upper), result.decided_by) for point in points)
-        return next((answer for answer in answers if answer), None)
+        lower, upper = group.boxes[index]
+        for point in (result.counterexample, self._clearer(group, index, result.counterexample)):
+            confirmed = self._confirmed(np.clip(_flat(point), lower, upper), result.decided_by)
+            if confirmed is not None:
+                return confirmed
+        return None
 
-    def _deeper(self, questions: Questions, index: int, point: Tensor) -> Tensor:
-        """A point near a counterexample that violates the property more clearly."""
-        properties = questions.properties[index : index + 1]
+    def _clearer(self, group: BoxProperties, index: int, point: Tensor) -> Tensor:
+        """Descend from a counterexample to a point that violates the property more clearly."""
+        properties = group.properties[index : index + 1]
         with torch.no_grad():
-            case = int(properties.network(point[None])[0, :-1].argmax())
+            disjunct = int(properties.network(point[None])[0, :-1].argmax())
         width = float((properties.region.upper - properties.region.lower).max())
         return descend(
-            lambda tried: -properties.network(tried)[:, case],
-            properties.region, point[None], steps=POLISHING_STEPS, step_size=width / 40, shrink=True,
+            lambda tried: -properties.network(tried)[:, disjunct],
+            properties.region, point[None], steps=DESCENT_STEPS, step_size=width / 40, shrink=True,
         )[0]  # fmt: skip
 
-    def _refuted(self, inputs: Vector, by: str) -> Answer | None:
-        outputs = self.reference(inputs)
-        if not any(case.satisfied_by(inputs, outputs) for case in self.specification.disjuncts):
+    def _confirmed(self, inputs: Vector, decided_by: str) -> InstanceResult | None:
+        """Return a ``sat`` if the outputs that ONNX Runtime computes violate the property."""
+        outputs = self.runtime(inputs)
+        if not any(disjunct.satisfied_by(inputs, outputs) for disjunct in self.property.disjuncts):
             return None
-        return Answer(Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=by)
+        return InstanceResult(Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=decided_by)
+
+    def _check_sizes(self, instance: Instance) -> None:
+        inputs = torch.Size(self.network.input_shape).numel()
+        with torch.no_grad():
+            outputs = self.network(torch.zeros(1, *self.network.input_shape)).shape[1]
+        wanted = self.property
+        if (wanted.input_size, wanted.output_size) != (inputs, outputs):
+            raise UserError(
+                f"{instance.property_file} speaks of {wanted.input_size} inputs and {wanted.output_size} outputs, "
+                f"but {instance.network} has {inputs} and {outputs}"
+            )
 
 
 def _flat(point: Tensor) -> Vector:
     return point.detach().cpu().double().flatten().numpy()
-
-
-def _check_sizes(attempt: _Attempt, instance: Instance) -> None:
-    inputs = torch.Size(attempt.network.input_shape).numel()
-    with torch.no_grad():
-        outputs = attempt.network(torch.zeros(1, *attempt.network.input_shape)).shape[1]
-    asked = attempt.specification
-    if (asked.input_size, asked.output_size) != (inputs, outputs):
-        raise UserError(
-            f"{instance.question} speaks of {asked.input_size} inputs and {asked.output_size} outputs, "
-            f"but {instance.network} has {inputs} and {outputs}"
-        )
