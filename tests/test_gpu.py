@@ -146,7 +146,7 @@ def asked_there(run):
     test = trained.data().test
     verifier = make_verifier("branch_and_bound", {"timeout": 20.0})
     radii, index = [float(radius) for radius in RADII], test.first_of_each_class(3, 4)
-    return RunVerification(trained, test, index, radii, verifier, trained.config["data"], DEVICE)
+    return RunVerification(trained, test, index, radii, verifier, trained.config.data, DEVICE)
 
 
 def test_a_run_is_verified_there_and_its_counterexamples_replay_here(run, whole):

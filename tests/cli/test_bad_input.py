@@ -12,6 +12,7 @@ from steadynet import resolve, train
 from steadynet.cli import main
 from steadynet.errors import UserError
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.runs.tensors import load_tensors
 
 BROKEN_MODELS = {
@@ -249,7 +250,7 @@ def test_every_flipped_byte_of_a_checkpoints_facts_is_seen(stopped):
 @pytest.fixture
 def stopped(folder, monkeypatch):
     """A run that was stopped after an epoch, with its checkpoint."""
-    settings = resolve(RunDirectory(folder / "run").read_config())
+    settings = resolve(RunDirectory(folder / "run").read_config().settings)
     monkeypatch.setattr(RunDirectory, "add_metrics", _stop_in_second_epoch)
     with pytest.raises(KeyboardInterrupt):
         train(settings, folder / "half")
@@ -259,7 +260,7 @@ def stopped(folder, monkeypatch):
 
 
 def _stop_in_second_epoch(run, metrics):
-    if metrics["epoch"] == 2:
+    if metrics.epoch == 2:
         raise KeyboardInterrupt
 
 
@@ -279,9 +280,10 @@ def test_a_damaged_configuration(folder, capsys, command, text, said):
 
 
 def test_damaged_metrics_do_not_stop_a_training(stopped, capsys):
-    (stopped / "metrics.jsonl").write_bytes(b'{"epoch": 1}\n3\n\xff{"epo')
+    first = EpochMetrics(1, "natural", 0.1, 1e-3, 2.0, {"cross_entropy": 0.5}).to_line()
+    (stopped / "metrics.jsonl").write_bytes(first.encode() + b'\n3\n\xff{"epo')
     assert main(["train", "--resume", "--out", str(stopped)]) == 0
-    assert [row["epoch"] for row in RunDirectory(stopped).read_metrics()] == [1, 2]
+    assert [row.epoch for row in RunDirectory(stopped).read_metrics()] == [1, 2]
 
 
 def test_an_evaluation_that_cannot_be_written_is_shown_all_the_same(folder, capsys):

@@ -22,6 +22,7 @@ from steadynet.cli import COMMANDS, demo, main
 from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
 from steadynet.cli.display.training import TrainingDisplay
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.observer import Position
 from steadynet.training.settings import Phase, resolve
 from verified import said
@@ -242,8 +243,7 @@ def test_the_rows_of_an_epoch_fit_a_narrow_terminal(terminal):
     terminal.file.truncate(0)
     loss = {"adversarial": 12.345, "instability": -0.123, "l1": 0.5, "consistency": -1.234}
     for epoch in (399, 400):
-        measured = {"validation_accuracy": 1.0, "stable_share_ibp": None, "seconds": 1234.5}
-        shown.on_epoch({"epoch": epoch, "method": "rs+nbc", "loss": loss} | measured)
+        shown.on_epoch(EpochMetrics(epoch, "rs+nbc", 0.3, 1e-4, 1234.5, loss, validation_accuracy=1.0))
     lines = terminal.file.getvalue().strip("\0").splitlines()
     assert len(lines) == 3
     assert max(map(len, lines)) <= 80

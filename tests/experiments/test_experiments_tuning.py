@@ -72,8 +72,8 @@ def test_a_window_that_is_reached(natural, tmp_path, capsys):
     held_out = data.split(0.1, 0)[1]
     before, after = (accuracy(load_trained(path).network, held_out) for path in (natural, out))
     assert 100 * (before - after) == pytest.approx(record["drop"])
-    assert load_trained(out).config["methods"]["nbc"]["beta"] == record["value"]
-    assert load_trained(out).config["phases"] == "nbc:2"
+    assert load_trained(out).config.settings["methods"]["nbc"]["beta"] == record["value"]
+    assert load_trained(out).config.settings["phases"] == "nbc:2"
     before = files(tmp_path)
     assert tune(natural, out, 5, 60) == 0, "found already"
     assert files(tmp_path) == before

@@ -20,6 +20,7 @@ from steadynet.networks import ARCHITECTURES, initialise_for_intervals
 from steadynet.networks.preactivations import activations
 from steadynet.objectives import Batch, build
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.loop import resume, train
 from steadynet.training.observer import SilentObserver
 from steadynet.training.schedules import ramp
@@ -141,11 +142,11 @@ def test_a_certified_training_says_its_recipe_and_follows_it(tmp_path, capsys):
     assert "training: lr 0.01, schedule drops" in shown
     assert "initialisation ibp" in shown
     metrics = RunDirectory(run).read_metrics()
-    eps = float(RunDirectory(run).read_config()["eps"])
-    assert 0 < metrics[0]["radius"] < eps
-    assert metrics[-1]["radius"] == pytest.approx(eps)
-    assert metrics[-1]["lr"] == pytest.approx(1e-2 * 0.2**2)
-    assert set(metrics[0]["loss"]) == {"certified", "balance", "l1", "consistency"}
+    eps = RunDirectory(run).read_config().eps
+    assert 0 < metrics[0].radius < eps
+    assert metrics[-1].radius == pytest.approx(eps)
+    assert metrics[-1].lr == pytest.approx(1e-2 * 0.2**2)
+    assert set(metrics[0].loss) == {"certified", "balance", "l1", "consistency"}
 
 
 def test_gradients_are_clipped(tmp_path):
@@ -168,8 +169,8 @@ class _StopsAfter(SilentObserver):
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def on_epoch(self, metrics: dict[str, object]) -> None:
-        if metrics["epoch"] == self.epochs:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
+        if metrics.epoch == self.epochs:
             raise _StoppedError
 
 

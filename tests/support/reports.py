@@ -13,6 +13,7 @@ from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.table import TableRow
 from steadynet.report.collect import Experiment
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row, VerdictFile
 
@@ -53,7 +54,7 @@ def write_run(folder: Path, rows, method="nbc", data="digits", model="M1", seed=
     folder.mkdir(parents=True)
     facts = f"data = {json.dumps(data)}\nmodel = {json.dumps(model)}\nmethod = {json.dumps(method)}\n"
     run.config.write_text(f"{facts}eps = 0.1\nseed = {seed}\n[input]\nimage_shape = [1, 28, 28]\nclasses = 10\n")
-    run.add_metrics({"epoch": 1, "loss": {"cross_entropy": 1.0}, "validation_accuracy": 0.5, "stable_share_ibp": 0.4})
+    run.add_metrics(EpochMetrics(1, method, 0.1, 1e-3, 2.0, {"cross_entropy": 1.0}, 0.5, 0.4))
     VerdictFile(run, list(rows))
     return folder
 

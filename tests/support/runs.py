@@ -118,7 +118,7 @@ def same_weights(one: Path, other: Path) -> bool:
 
 
 def epochs_of(run: Path) -> list[int]:
-    return [row["epoch"] for row in RunDirectory(run).read_metrics()]
+    return [row.epoch for row in RunDirectory(run).read_metrics()]
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from steadynet import load_trained
 from steadynet.cli import main
 from steadynet.data import Images
 from steadynet.runs.directory import RunDirectory
-from steadynet.training.pruning import prune_network
+from steadynet.training.pruning import PrunedCounts, prune_network, read_pruning
 
 
 def test_small_weights_and_rare_relus_by_hand():
@@ -28,7 +28,7 @@ def test_small_weights_and_rare_relus_by_hand():
     assert network[0].weight.flatten().tolist() == [0.0, 1.0, -1.0]
     assert network[0].bias.tolist() == [0.0, -0.75, 2.0]
     assert network[2].weight.tolist() == [[pytest.approx(1e-3), 0.0, 1.0], [0.0, 0.0, 2.0]]
-    assert pruned == (2, 9, 1, 3)
+    assert pruned == PrunedCounts(2, 9, 1, 3)
 
 
 def test_channels_go_when_all_their_relus_are_rare():
@@ -79,15 +79,17 @@ def test_prune_writes_a_run_that_evaluate_and_verify_load(tmp_path, capsys):
     capsys.readouterr()
     assert main(["prune", str(run), "--weights", "0.05", "--relus", "0.2", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    result = json.loads(RunDirectory(out).pruning.read_text())
-    for name in ("before", "after"):
-        assert f"{100 * result[name]['accuracy']:.1f} %" in shown
-        assert f"{100 * result[name]['stable_share_ibp']:.1f} %" in shown
+    result = read_pruning(RunDirectory(out))
+    for measured in (result.before, result.after):
+        assert f"{100 * measured.accuracy:.1f} %" in shown
+        assert f"{100 * measured.stable_share_ibp:.1f} %" in shown
+    assert json.loads(RunDirectory(out).pruning.read_text()) == result.to_json()
+    assert list(result.to_json()) == ["pruned", "thresholds", "zeroed", "before", "after"]
     assert files(run) == before
     smaller = load_trained(out)
     matrices = [parameter for parameter in smaller.network.parameters() if parameter.dim() > 1]
     assert all(((matrix == 0) | (matrix.abs() >= 0.05)).all() for matrix in matrices)
-    assert result["zeroed"]["weights"] > 0
+    assert result.zeroed.weights > 0
     assert main(["evaluate", str(out), "--pgd-steps", "2"]) == 0
     assert main(["verify", str(out), "--eps", "0.05", "--per-class", "1", "--timeout", "5"]) == 0
     assert main(["prune", str(run), "--out", str(out)]) == 2

@@ -46,8 +46,8 @@ def assert_same_training(one, other):
     first, second = RunDirectory(one).read_metrics(), RunDirectory(other).read_metrics()
     assert len(first) == len(second) > 0
     for row, its in zip(first, second, strict=True):
-        assert its["loss"] == pytest.approx(row["loss"], abs=1e-4)
-        assert its["validation_accuracy"] == row["validation_accuracy"]
+        assert its.loss == pytest.approx(row.loss, abs=1e-4)
+        assert its.validation_accuracy == row.validation_accuracy
     ours = weights(other)
     assert all(torch.allclose(value, ours[name], atol=1e-4) for name, value in weights(one).items())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 
@@ -109,7 +110,7 @@ def test_metrics_have_one_line_an_epoch(inputs, tmp_path):
     watcher = Watcher()
     train(settings_of(inputs, method="nbc", epochs=3), tmp_path / "run", observer=watcher)
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert rows == watcher.epochs
+    assert rows == [dataclasses.asdict(metrics) for metrics in watcher.epochs]
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     assert set(rows[0]["loss"]) == {"cross_entropy", "consistency"}
     assert all(0 <= row["validation_accuracy"] <= 1 and 0 <= row["stable_share_ibp"] <= 1 for row in rows)
@@ -119,7 +120,7 @@ def test_phases_follow_each_other(inputs, tmp_path):
     watcher = Watcher()
     train(settings_of(inputs, method=None, epochs=None, phases="natural:1 madry:2"), tmp_path / "run", observer=watcher)
     assert watcher.methods == ["natural"] * BATCHES + ["madry"] * 2 * BATCHES
-    assert [metrics["method"] for metrics in watcher.epochs] == ["natural", "madry", "madry"]
+    assert [metrics.method for metrics in watcher.epochs] == ["natural", "madry", "madry"]
 
 
 def test_the_radius_rises_over_the_warm_up(inputs, tmp_path):
@@ -127,13 +128,13 @@ def test_the_radius_rises_over_the_warm_up(inputs, tmp_path):
     train(settings_of(inputs, method="madry", eps="0.3", epochs=3, warmup=2), tmp_path / "run", observer=watcher)
     rising = [0.3 * batch / 12 for batch in range(1, 13)]
     assert watcher.radii == pytest.approx(rising + [0.3] * 6)
-    assert [metrics["radius"] for metrics in watcher.epochs] == pytest.approx([0.15, 0.3, 0.3])
+    assert [metrics.radius for metrics in watcher.epochs] == pytest.approx([0.15, 0.3, 0.3])
 
 
 def test_the_one_cycle_rate_rises_and_falls(inputs, tmp_path):
     watcher = Watcher()
     train(settings_of(inputs, epochs=4, schedule="one-cycle"), tmp_path / "run", observer=watcher)
-    rates = [metrics["lr"] for metrics in watcher.epochs]
+    rates = [metrics.lr for metrics in watcher.epochs]
     assert max(rates) <= 0.01
     assert rates[0] > rates[-1]
     assert rates[-1] < 1e-6

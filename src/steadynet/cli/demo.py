@@ -9,12 +9,13 @@ import argparse
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, count
 from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
+    from steadynet.runs.evaluation import Evaluation
     from steadynet.runs.trained import TrainedNetwork
     from steadynet.verification.summary import VerdictSummary
 
@@ -28,7 +29,7 @@ PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
 class DemoResult:
     """What the demo measured of one network."""
 
-    evaluation: dict[str, Any]
+    evaluation: Evaluation
     verified: VerdictSummary
 
 
@@ -48,8 +49,7 @@ def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
     """Train one network into ``path``, evaluate it and verify it."""
     from steadynet.cli.display.terminal import console
     from steadynet.cli.display.training import TrainingDisplay
-    from steadynet.files import write_json
-    from steadynet.runs.evaluation import evaluate
+    from steadynet.runs.evaluation import evaluate, write_evaluation
     from steadynet.runs.trained import load_trained
     from steadynet.training.loop import train
     from steadynet.training.settings import resolve
@@ -58,8 +58,8 @@ def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
     with TrainingDisplay() as display:
         run = train(resolve({**TRAINING, "method": method, "epochs": epochs}), path, overwrite=True, observer=display)
     trained = load_trained(run.path)
-    evaluation = evaluate(trained.network, trained.data().test, RADII, pgd_steps=PGD_STEPS)
-    write_json(run.evaluation, evaluation)
+    evaluation = evaluate(trained, radii=RADII, pgd_steps=PGD_STEPS)
+    write_evaluation(run, evaluation)
     return DemoResult(evaluation, _verify(trained))
 
 
@@ -76,7 +76,7 @@ def _verify(trained: TrainedNetwork) -> VerdictSummary:
     images = test.first_of_each_class(PER_CLASS)
     torch.manual_seed(0)
     verifier = make_verifier("branch_and_bound", {"timeout": TIMEOUT})
-    verification = RunVerification(trained, test, images, [PROVED_RADIUS], verifier, trained.config["data"])
+    verification = RunVerification(trained, test, images, [PROVED_RADIUS], verifier, trained.config.data)
     with progress_bar() as progress:
         verification.decide(on_row=follow_verification(progress, verification))
     return summarise(list(verification.rows.values()))
@@ -102,15 +102,15 @@ def _rows(results: list[DemoResult]) -> list[list[str]]:
     from steadynet.cli.display.tables import count_of, percent, seconds
     from steadynet.verification.properties import Verdict
 
-    images = f"{results[0].evaluation['images']:,} test images"
-    rows = [[f"accuracy ({images})", *(percent(result.evaluation["accuracy"]) for result in results)]]
-    for what, key in (
-        (f"accuracy under attack (PGD-{PGD_STEPS})", "pgd_accuracy"),
-        ("stable neurons (ibp)", "stable_share_ibp"),
-    ):
-        for place, radius in enumerate(RADII):
-            shares = [percent(result.evaluation["radii"][place][key]) for result in results]
-            rows.append([f"{what} at ε {radius}", *shares])
+    evaluations = [result.evaluation for result in results]
+    images = f"{evaluations[0].images:,} test images"
+    rows = [[f"accuracy ({images})", *(percent(found.accuracy) for found in evaluations)]]
+    for place, radius in enumerate(RADII):
+        attacked = [percent(found.radii[place].pgd_accuracy) for found in evaluations]
+        rows.append([f"accuracy under attack (PGD-{PGD_STEPS}) at ε {radius}", *attacked])
+    for place, radius in enumerate(RADII):
+        stable = [percent(found.radii[place].stable_share_ibp) for found in evaluations]
+        rows.append([f"stable neurons (ibp) at ε {radius}", *stable])
     verified = [result.verified for result in results]
 
     def counts(verdict: Verdict) -> list[str]:

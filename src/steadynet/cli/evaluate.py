@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, add_device, count
 from steadynet.cli.parsing import Parser
+
+if TYPE_CHECKING:
+    from steadynet.runs.evaluation import Evaluation
 
 
 def _configure(parser: Parser) -> None:
@@ -29,9 +32,8 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet import data
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.devices import DEVICES, full_precision, pick_device
-    from steadynet.files import write_json
     from steadynet.networks import check_classifies
-    from steadynet.runs.evaluation import evaluate
+    from steadynet.runs.evaluation import evaluate, write_evaluation
     from steadynet.runs.trained import load_trained
     from steadynet.training.settings import parse_radius
 
@@ -39,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> None:
         torch.set_num_threads(arguments.threads)
     device = pick_device(arguments.device, DEVICES)
     trained = load_trained(arguments.run)
-    radii = [parse_radius(text) for text in arguments.eps or [trained.config["eps"]]]
+    radii = [parse_radius(text) for text in arguments.eps or [trained.config.eps]]
     dataset = data.load(arguments.data) if arguments.data else trained.data()
     check_classifies(trained.network, dataset.image_shape, dataset.class_count)
     images = dataset.test.subset(torch.arange(min(arguments.images or len(dataset.test), len(dataset.test))))
@@ -55,24 +57,21 @@ def _run(arguments: argparse.Namespace) -> None:
             on_images=lambda done: progress.advance(task, done),
         )
     if arguments.json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         _show(str(trained.run.path), result)
-    write_json(trained.run.evaluation, result)  # after it is shown: a disk that is full loses nothing
+    write_evaluation(trained.run, result)  # after it is shown: a disk that is full loses nothing
     if not arguments.json:
         console.print(f"written: {trained.run.evaluation}", soft_wrap=True)
 
 
-def _show(name: str, result: dict[str, Any]) -> None:
+def _show(name: str, result: Evaluation) -> None:
     from steadynet.cli.display.tables import percent, table
 
     table(
-        f"{name}: test accuracy {percent(result['accuracy'])} of {result['images']} images",
-        ["ε", f"PGD-{result['pgd_steps']} accuracy", "stable neurons (ibp)"],
-        [
-            [f"{row['eps']:.4g}", percent(row["pgd_accuracy"]), percent(row["stable_share_ibp"])]
-            for row in result["radii"]
-        ],
+        f"{name}: test accuracy {percent(result.accuracy)} of {result.images} images",
+        ["ε", f"PGD-{result.pgd_steps} accuracy", "stable neurons (ibp)"],
+        [[f"{row.eps:.4g}", percent(row.pgd_accuracy), percent(row.stable_share_ibp)] for row in result.radii],
     )
 
 

@@ -31,24 +31,24 @@ def _run(arguments: argparse.Namespace) -> None:
     out = arguments.out or f"{trained.run.path}-pruned"
     result = prune_run(trained, out, weights=arguments.weights, relus=arguments.relus)
     if arguments.json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
         return
-    before, after, zeroed = result["before"], result["after"], result["zeroed"]
+    before, after, zeroed = result.before, result.after, result.zeroed
     table(
         f"{trained.run.path}, pruned",
         ["", "before", "after"],
         [
-            ["test accuracy", percent(before["accuracy"]), percent(after["accuracy"])],
+            ["test accuracy", percent(before.accuracy), percent(after.accuracy)],
             [
-                f"stable neurons (ibp) at ε {before['eps']:.4g}",
-                percent(before["stable_share_ibp"]),
-                percent(after["stable_share_ibp"]),
+                f"stable neurons (ibp) at ε {before.eps:.4g}",
+                percent(before.stable_share_ibp),
+                percent(after.stable_share_ibp),
             ],
         ],
     )
     console.print(
-        f"set to zero: weights {count_of(zeroed['weights'], zeroed['all_weights'])}, "
-        f"ReLUs {count_of(zeroed['relus'], zeroed['all_relus'])}\n"
+        f"set to zero: weights {count_of(zeroed.weights, zeroed.all_weights)}, "
+        f"ReLUs {count_of(zeroed.relus, zeroed.all_relus)}\n"
         f"written: {out}\nnext:    steadynet verify {shlex.quote(str(out))}",
         soft_wrap=True,
     )

@@ -43,8 +43,8 @@ def select(arguments: argparse.Namespace) -> Selection:
     from steadynet.training.settings import parse_radius
 
     trained = load_trained(arguments.run)
-    radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config["eps"]]))
+    radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config.eps]))
     dataset = data.load(arguments.data) if arguments.data else trained.data()
     check_classifies(trained.network, dataset.image_shape, dataset.class_count)
     index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count)
-    return Selection(trained, dataset, arguments.data or trained.config["data"], index, radii)
+    return Selection(trained, dataset, arguments.data or trained.config.data, index, radii)

@@ -81,8 +81,9 @@ def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
     from steadynet.training.settings import merge, resolve
 
     config = run.read_config()
-    settings = resolve(config)
-    wanted = resolve(merge(config, {key: value for key, value in given.items() if key not in MACHINE})).as_config()
+    settings = resolve(config.settings)
+    given_anew = {key: value for key, value in given.items() if key not in MACHINE}
+    wanted = resolve(merge(config.settings, given_anew)).as_config()
     changed = sorted(key for key in wanted if wanted[key] != settings.as_config().get(key))
     if changed:
         raise UserError(f"--resume goes on with the run's own settings, but {', '.join(changed)} would change")

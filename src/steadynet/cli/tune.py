@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
     budget = TuningBudget(**given_settings(arguments, SEARCH))
     if "init" not in given:
         raise UserError("--init names the run to start from")
-    config = RunDirectory.existing(given["init"]).read_config()
+    config = RunDirectory.existing(given["init"]).read_config().settings
     values: dict[str, Any] = {key: config[key] for key in INHERITED if key in config} | given
     out = Path(arguments.out)
     if out.exists() and not (RunDirectory(out).is_run() or RunDirectory(out).tuning.is_file()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.experiments import tuning
 from steadynet.experiments.tasks import Event, Task
-from steadynet.files import write_json
 from steadynet.runs.directory import RunDirectory
-from steadynet.runs.evaluation import accuracy, evaluate
+from steadynet.runs.evaluation import accuracy, evaluate, write_evaluation
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.runs.trained import TrainedNetwork, load_trained
 from steadynet.training.loop import resume, train
 from steadynet.training.observer import Position
@@ -101,11 +102,15 @@ def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any
     torch.manual_seed(0)
     with full_precision(_device(spec)):
         result = evaluate(network, part, spec["radii"], pgd_steps=last, on_images=on_images)
-        result |= {"accuracy": accuracy(network, test), "accuracy_images": len(test)}
-        result["other_attacks"] = [
-            evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
-        ]
-    write_json(trained.run.evaluation, result)
+        result = replace(
+            result,
+            accuracy=accuracy(network, test),
+            accuracy_images=len(test),
+            other_attacks=tuple(
+                evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
+            ),
+        )
+    write_evaluation(trained.run, result)
     return {}
 
 
@@ -118,7 +123,7 @@ def _verify(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
     verifier = make_verifier(spec["verifier"], spec["verifier_settings"])
     torch.manual_seed(0)
     index, radii = torch.tensor(spec["index"]), [spec["eps"]]
-    asked = RunVerification(shard, dataset.test, index, radii, verifier, trained.config["data"], _device(spec))
+    asked = RunVerification(shard, dataset.test, index, radii, verifier, trained.config.data, _device(spec))
 
     def tell() -> None:
         report(len(asked.rows), len(asked), asked.counts())
@@ -160,7 +165,7 @@ class _Reporter:
         done = position.epoch * self.batches + position.batch
         self.report(done, self.epochs * self.batches, f"epoch {position.epoch + 1}/{self.epochs} {phase.method}")
 
-    def on_epoch(self, metrics: dict[str, Any]) -> None:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
         """Nothing: the batches tell."""
 
 

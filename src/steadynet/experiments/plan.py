@@ -16,8 +16,9 @@ from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.directory import ExperimentDirectory, trials_path
 from steadynet.experiments.shards import Ask, put_together
 from steadynet.experiments.tasks import Task
-from steadynet.files import read_json, write_text
+from steadynet.files import write_text
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.evaluation import read_evaluation
 from steadynet.verification.verdicts import read_rows
 
 
@@ -157,20 +158,15 @@ def _device(demand: dict[str, Any]) -> dict[str, str]:
     return {"device": "auto" if demand["gpus"] else "cpu"}
 
 
-def read_evaluation(run: RunDirectory) -> dict[str, Any]:
-    """What was measured; nothing if it was not."""
-    return read_json(run.evaluation) if run.evaluation.is_file() else {}
-
-
 def evaluated(run: RunDirectory, cell: Cell) -> bool:
     """Whether a run was measured as the cell asks."""
     found = read_evaluation(run)
-    if not found or "accuracy_images" not in found:
+    if found is None or found.accuracy_images is None:
         return False
-    images = min(cell.evaluation.get("images", found["accuracy_images"]), found["accuracy_images"])
-    steps = [*(other["pgd_steps"] for other in found["other_attacks"]), found["pgd_steps"]]
-    radii = [row["eps"] for row in found["radii"]]
-    return (found["images"], steps, radii) == (images, cell.pgd_steps, list(cell.radii))
+    images = min(cell.evaluation.get("images", found.accuracy_images), found.accuracy_images)
+    steps = [*(other.pgd_steps for other in found.other_attacks), found.pgd_steps]
+    radii = [row.eps for row in found.radii]
+    return (found.images, steps, radii) == (images, cell.pgd_steps, list(cell.radii))
 
 
 def _add_verification(plan: Plan, root: ExperimentDirectory, cell: Cell, images: list[int]) -> None:

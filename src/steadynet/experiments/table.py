@@ -7,15 +7,15 @@ import io
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
 
 from steadynet.experiments import tuning
 from steadynet.experiments.cells import Cell
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.paper_numbers import paper_numbers
-from steadynet.experiments.plan import evaluated, read_evaluation
+from steadynet.experiments.plan import evaluated
 from steadynet.experiments.shards import Ask
 from steadynet.files import write_json, write_text
+from steadynet.runs.evaluation import Evaluation, read_evaluation
 from steadynet.verification.properties import Verdict
 from steadynet.verification.summary import VerdictSummary, summarise
 from steadynet.verification.verdicts import read_rows
@@ -65,8 +65,9 @@ def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, ask: Ask) -> l
         place = (experiment, cell.data, cell.model, cell.method, cell.seed, metric, eps)
         return TableRow(*place, value, over, under, None, cell.run, note)
 
-    found = read_evaluation(run) if not note and evaluated(run, cell) else {}
-    rows = [_share(row, "test_acc_percent", None, found.get("accuracy"), found.get("accuracy_images"))]
+    found = read_evaluation(run) if not note and evaluated(run, cell) else None
+    right, images = (found.accuracy, found.accuracy_images) if found else (None, None)
+    rows = [_share(row, "test_acc_percent", None, right, images)]
     answers = {} if note else ask.answers(read_rows(run))
     for eps in cell.radii:
         verdicts = [answers[eps, index] for index in ask.index if (eps, index) in answers]
@@ -106,15 +107,11 @@ def _verdict_rows(row: MakeRow, eps: float, found: VerdictSummary | None) -> lis
     ]
 
 
-def _attack_rows(row: MakeRow, eps: float, found: dict[str, Any], steps: Sequence[int]) -> list[TableRow]:
-    attacks = {attack["pgd_steps"]: attack for attack in [*found.get("other_attacks", []), *([found] if found else [])]}
-    rows = []
-    for count in steps:
-        share = next(
-            (part["pgd_accuracy"] for part in attacks.get(count, {}).get("radii", []) if part["eps"] == eps), None
-        )
-        rows.append(_share(row, f"pgd{count}_percent", eps, share, found.get("images")))
-    return rows
+def _attack_rows(row: MakeRow, eps: float, found: Evaluation | None, steps: Sequence[int]) -> list[TableRow]:
+    attacks = {attack.pgd_steps: attack.at(eps) for attack in [*found.other_attacks, found]} if found else {}
+    shares = {count: measured.pgd_accuracy for count, measured in attacks.items() if measured}
+    images = found.images if found else None
+    return [_share(row, f"pgd{count}_percent", eps, shares.get(count), images) for count in steps]
 
 
 def _differences(rows: Sequence[TableRow], cells: Sequence[Cell]) -> list[TableRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,8 @@ from steadynet.experiments.table import TableRow
 from steadynet.files import read_toml
 from steadynet.report.run_rows import rows_of_run
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.verdicts import Row, read_rows
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What was measured after one epoch of training; None where the training did not measure it."""
-
-    number: int
-    loss: float | None  # the sum of all terms
-    validation_accuracy: float | None
-    stable_share: float | None  # by interval bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +35,7 @@ class Run:
     model: str
     method: str
     seed: int
-    epochs: list[Epoch]
+    epochs: list[EpochMetrics]
     verdicts: list[Row]
 
 
@@ -149,19 +140,7 @@ def is_here(name: str) -> bool:
 
 
 def _run(folder: RunDirectory, name: str, dataset: str, model: str, method: str, seed: int) -> Run:
-    epochs = [_epoch(row) for row in folder.read_metrics()]
-    return Run(folder, name, dataset, model, method, seed, epochs, _of_one_verifier(read_rows(folder)))
-
-
-def _epoch(row: Mapping[str, Any]) -> Epoch:
-    """Read one line of ``metrics.jsonl``."""
-    loss, accuracy, stable = (row.get(key) for key in ("loss", "validation_accuracy", "stable_share_ibp"))
-    return Epoch(
-        int(row["epoch"]),
-        float(sum(loss.values())) if loss else None,
-        float(accuracy) if isinstance(accuracy, (int, float)) else None,
-        float(stable) if isinstance(stable, (int, float)) else None,
-    )
+    return Run(folder, name, dataset, model, method, seed, folder.read_metrics(), _of_one_verifier(read_rows(folder)))
 
 
 def _of_one_verifier(rows: list[Row]) -> list[Row]:
@@ -180,9 +159,8 @@ def _runs(folders: Iterable[Path]) -> list[Run]:
     for path in folders:
         folder = RunDirectory(path)
         config = folder.read_config()
-        method = str(config.get("phases") or config.get("method") or "unknown")
-        name, dataset, model = path.resolve().name, Path(str(config["data"])).name, Path(str(config["model"])).name
-        runs.append(_run(folder, name, dataset, model, method, int(config.get("seed", 0))))
+        name, dataset, model = path.resolve().name, Path(config.data).name, Path(config.model).name
+        runs.append(_run(folder, name, dataset, model, config.method, config.seed))
     places = Counter((run.dataset, run.model, run.method, run.seed) for run in runs)
     names = Counter(run.name for run in runs)
     return [

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, styles
-from steadynet.report.collect import Epoch, Experiment, Run
+from steadynet.report.collect import Experiment, Run
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
 
 MAX_CURVES = 12  # per panel
 SHORTEST_TIME = 1e-3  # seconds; the time axis of a cactus plot starts here
-CURVES: tuple[tuple[str, Callable[[Epoch], float | None], bool], ...] = (  # label, value, whether it is in per cent
+CURVES: tuple[tuple[str, Callable[[EpochMetrics], float | None], bool], ...] = (
+    # label, value, whether it is in per cent
     ("validation accuracy %", lambda epoch: _percent(epoch.validation_accuracy), True),
-    ("stable % (ibp)", lambda epoch: _percent(epoch.stable_share), True),
-    ("training loss", lambda epoch: epoch.loss, False),
+    ("stable % (ibp)", lambda epoch: _percent(epoch.stable_share_ibp), True),
+    ("training loss", lambda epoch: epoch.total_loss, False),
 )
 
 
@@ -105,6 +107,6 @@ def _training(experiment: Experiment) -> Chart | None:
     return chart_of(f"{experiment.name}-training", "Training", experiment.title, panels)
 
 
-def _curve(run: Run, value: Callable[[Epoch], float | None], style: Style, name: str) -> Series:
-    points = [(float(epoch.number), number) for epoch in run.epochs if (number := value(epoch)) is not None]
+def _curve(run: Run, value: Callable[[EpochMetrics], float | None], style: Style, name: str) -> Series:
+    points = [(float(epoch.epoch), number) for epoch in run.epochs if (number := value(epoch)) is not None]
     return Series(name, [x for x, _ in points], [y for _, y in points], style)

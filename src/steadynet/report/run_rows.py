@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steadynet.experiments.plan import read_evaluation
 from steadynet.experiments.table import TableRow
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.evaluation import read_evaluation
 from steadynet.verification.summary import VerdictSummary, summarise
 from steadynet.verification.verdicts import Row
 
@@ -16,17 +16,17 @@ Place = tuple[str, str, str, str, int]  # experiment, data set, model, method, s
 def rows_of_run(run: RunDirectory, verdicts: Sequence[Row], place: Place, name: str) -> list[TableRow]:
     """What was evaluated and verified, a row each."""
     found = read_evaluation(run)
-    rows = _shares(place, name, "test_acc_percent", None, found.get("accuracy"), found.get("images"))
-    evaluated = {part["eps"]: part for part in found.get("radii", [])}
+    rows = _shares(place, name, "test_acc_percent", None, found.accuracy, found.images) if found else []
+    evaluated = {part.eps: part for part in found.radii} if found else {}
     for eps in sorted({row.eps for row in verdicts} | set(evaluated)):
         decided = [row for row in verdicts if row.eps == eps]
         if decided:
             rows += _verdicts(place, name, eps, summarise(decided))
-        part = evaluated.get(eps, {})
-        images = found.get("images")
-        attack = f"pgd{found.get('pgd_steps')}_percent"
-        rows += _shares(place, name, attack, eps, part.get("pgd_accuracy"), images)
-        rows += _shares(place, name, "stable_ibp_percent", eps, part.get("stable_share_ibp"), None)
+        part = evaluated.get(eps)
+        if found and part:
+            attack = f"pgd{found.pgd_steps}_percent"
+            rows += _shares(place, name, attack, eps, part.pgd_accuracy, found.images)
+            rows += _shares(place, name, "stable_ibp_percent", eps, part.stable_share_ibp, None)
     return rows
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from steadynet.errors import UserError
-from steadynet.files import TEMPORARY, disk_errors, read_toml, write_text
+from steadynet.files import TEMPORARY, disk_errors, write_text
+from steadynet.runs.config import RunConfig, read_config, write_config
+from steadynet.runs.metrics import EpochMetrics
 
 
 @dataclass(frozen=True)
@@ -128,32 +128,31 @@ class RunDirectory:
     def _left_overs(self, name: str = "*") -> list[Path]:
         return [*self.path.glob(f".{name}.*{TEMPORARY}"), *self.counterexamples.glob(f".*{TEMPORARY}")]
 
-    def read_config(self) -> dict[str, Any]:
-        """The configuration as a dictionary, with what every run's has."""
-        config = read_toml(self.config)
-        needed = {"data", "model", "eps", "input.image_shape", "input.classes"}
-        facts = config.get("input")
-        found = set(config) | {f"input.{key}" for key in (facts if isinstance(facts, dict) else ())}
-        if needed - found:
-            raise UserError(f"{self.config} is damaged: it has no {', '.join(sorted(needed - found))}")
-        return config
+    def read_config(self) -> RunConfig:
+        """Read the configuration.
 
-    def read_metrics(self) -> list[dict[str, Any]]:
-        """What was measured, an epoch each; a damaged line and what follows it are left out."""
+        Raises:
+            UserError: ``config.toml`` is damaged.
+        """
+        return read_config(self.config)
+
+    def write_config(self, config: RunConfig) -> None:
+        """Write the configuration."""
+        write_config(self.config, config)
+
+    def read_metrics(self) -> list[EpochMetrics]:
+        """Read the metrics, one record per epoch. A damaged line and all lines after it are left out."""
         if not self.metrics.is_file():
             return []
         rows = []
         for line in self.metrics.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
+                rows.append(EpochMetrics.from_line(line))
+            except ValueError:
                 break
-            if not isinstance(row, dict) or "epoch" not in row:
-                break
-            rows.append(row)
         return rows
 
-    def add_metrics(self, metrics: dict[str, Any]) -> None:
-        """Append one epoch; what a killed training had written of it and of later ones is dropped."""
-        rows = [row for row in self.read_metrics() if row["epoch"] < metrics["epoch"]] + [metrics]
-        write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in rows))
+    def add_metrics(self, metrics: EpochMetrics) -> None:
+        """Append the metrics of one epoch. Rows of this epoch and later ones, by a killed training, are dropped."""
+        rows = [row for row in self.read_metrics() if row.epoch < metrics.epoch] + [metrics]
+        write_text(self.metrics, "".join(row.to_line() + "\n" for row in rows))

@@ -1,8 +1,9 @@
-"""How good a network is, without proofs: accuracy, accuracy under attack, stable share by intervals."""
+"""Measure a network without proofs: accuracy, accuracy under attack, share of stable ReLUs by interval bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -12,11 +13,81 @@ from steadynet.attacks.pgd import find_counterexamples
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import UnsupportedNetworkError, interval_bounds
 from steadynet.data import Images, batches
+from steadynet.errors import UserError
+from steadynet.files import read_record, write_json
 from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.trained import TrainedNetwork
+
+
+@dataclass(frozen=True)
+class RadiusEvaluation:
+    """What was measured at one radius.
+
+    Attributes:
+        eps: The radius.
+        pgd_accuracy: The share of images that kept their label under PGD.
+        stable_share_ibp: The mean share of ReLUs that interval bounds prove stable. None if interval bounds do not
+            support the network.
+    """
+
+    eps: float
+    pgd_accuracy: float
+    stable_share_ibp: float | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What :func:`evaluate` measured; ``evaluation.json`` holds the same fields.
+
+    Attributes:
+        images: How many images were attacked.
+        accuracy: The share of images that get their label, without attack.
+        pgd_steps: Steps of the attack.
+        pgd_restarts: How often the attack started anew.
+        radii: One record per radius.
+        accuracy_images: How many images ``accuracy`` was measured on, if these were others than the attacked ones.
+        other_attacks: The same measurements with other numbers of attack steps.
+    """
+
+    images: int
+    accuracy: float
+    pgd_steps: int
+    pgd_restarts: int
+    radii: tuple[RadiusEvaluation, ...]
+    accuracy_images: int | None = None
+    other_attacks: tuple[Evaluation, ...] = ()
+
+    def at(self, eps: float) -> RadiusEvaluation | None:
+        """Return what was measured at a radius; None if nothing was."""
+        return next((row for row in self.radii if row.eps == eps), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``evaluation.json``."""
+        content = asdict(self)
+        if self.accuracy_images is None:
+            del content["accuracy_images"], content["other_attacks"]
+        else:
+            content["other_attacks"] = [attack.to_json() for attack in self.other_attacks]
+        return content
+
+
+def write_evaluation(run: RunDirectory, evaluation: Evaluation) -> None:
+    """Write a run's ``evaluation.json``."""
+    write_json(run.evaluation, evaluation.to_json())
+
+
+def read_evaluation(run: RunDirectory) -> Evaluation | None:
+    """Read a run's ``evaluation.json``; None if the run was not evaluated.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    return read_record(run.evaluation, Evaluation) if run.evaluation.is_file() else None
 
 
 def accuracy(network: nn.Module, images: Images, batch_size: int = 512) -> float:
-    """The share of images that get their own label."""
+    """Return the share of images that the network classifies correctly."""
     device = next(network.parameters()).device
     right = 0
     with torch.no_grad(), evaluation_mode(network):
@@ -35,7 +106,10 @@ def pgd_accuracy(
     batch_size: int = 512,
     on_images: Callable[[int], None] = lambda count: None,
 ) -> float:
-    """The share of images that keep their label under PGD: an upper bound of what can be proved."""
+    """Return the share of images that keep their label under PGD, an upper bound of the share that can be proved.
+
+    ``on_images`` is called after each batch with the number of images attacked.
+    """
     device = next(network.parameters()).device
     safe = 0
     for batch in batches(images, batch_size):
@@ -50,7 +124,10 @@ def pgd_accuracy(
 def interval_stable_share(
     network: nn.Module, images: Images, radius: float, count: int | None = None, batch_size: int = 128
 ) -> float | None:
-    """The mean share of ReLUs that intervals show to be stable; None for a network they are not known for."""
+    """Return the mean share of ReLUs that interval bounds prove stable; None for a network they do not support.
+
+    ``count`` limits the measurement to the first images.
+    """
     device = next(network.parameters()).device
     part = images.subset(torch.arange(min(count or len(images), len(images))))
     total = 0.0
@@ -65,28 +142,64 @@ def interval_stable_share(
 
 
 def evaluate(
-    network: nn.Module,
-    images: Images,
-    radii: Sequence[float],
+    network: nn.Module | TrainedNetwork,
+    images: Images | None = None,
+    radii: float | Sequence[float] | None = None,
     *,
     pgd_steps: int = 100,
     restarts: int = 1,
     on_images: Callable[[int], None] = lambda count: None,
-) -> dict[str, Any]:
-    """Test accuracy, and per radius the attacked accuracy and the stable share, with how they were measured."""
-    return {
-        "images": len(images),
-        "accuracy": accuracy(network, images),
-        "pgd_steps": pgd_steps,
-        "pgd_restarts": restarts,
-        "radii": [
-            {
-                "eps": radius,
-                "pgd_accuracy": pgd_accuracy(
+) -> Evaluation:
+    """Measure accuracy and, at each radius, accuracy under attack and the share of stable ReLUs.
+
+    The attack starts at random points drawn from PyTorch's global generator: call ``torch.manual_seed`` first to get
+    the same numbers again.
+
+    Args:
+        network: A trained network as :func:`load_trained` returns it, or any model of PyTorch.
+        images: Labelled images. Unless given, the test images of the data set that the network was trained on.
+        radii: One radius or several. Unless given, the radius that the network was trained for.
+        pgd_steps: Steps of the attack.
+        restarts: How often the attack starts anew.
+        on_images: Called after each batch with the number of images attacked, for a progress bar.
+
+    Returns:
+        The measurements, one record per radius in ``radii``.
+
+    Raises:
+        UserError: ``network`` is a plain model, and ``images`` or ``radii`` are missing.
+
+    A model that gives label 0 to every pixel brighter than 0.2:
+
+    >>> model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2))
+    >>> weights = {"0.weight": [[1.0]], "0.bias": [0.0], "2.weight": [[1.0], [0.0]], "2.bias": [0.0, 0.2]}
+    >>> _ = model.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
+    >>> images = Images(torch.tensor([[0.5], [0.3]]), torch.tensor([0, 0]))
+    >>> result = evaluate(model, images, radii=[0.05, 0.2])
+    >>> result.accuracy, [(row.eps, row.pgd_accuracy) for row in result.radii]
+    (1.0, [(0.05, 1.0), (0.2, 0.5)])
+    """
+    if isinstance(network, TrainedNetwork):
+        images = network.data().test if images is None else images
+        radii = network.config.eps if radii is None else radii
+        network = network.network
+    if images is None or radii is None:
+        raise UserError(
+            "evaluate needs images and radii for a model that is not of a run: evaluate(model, images, 0.1)"
+        )
+    return Evaluation(
+        images=len(images),
+        accuracy=accuracy(network, images),
+        pgd_steps=pgd_steps,
+        pgd_restarts=restarts,
+        radii=tuple(
+            RadiusEvaluation(
+                eps=radius,
+                pgd_accuracy=pgd_accuracy(
                     network, images, radius, steps=pgd_steps, restarts=restarts, on_images=on_images
                 ),
-                "stable_share_ibp": interval_stable_share(network, images, radius),
-            }
-            for radius in radii
-        ],
-    }
+                stable_share_ibp=interval_stable_share(network, images, radius),
+            )
+            for radius in ([radii] if isinstance(radii, (int, float)) else radii)
+        ),
+    )

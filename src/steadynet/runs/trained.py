@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from steadynet import data, networks
 from steadynet.errors import UserError
 from steadynet.networks import Normalise
+from steadynet.runs.config import RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights
 
@@ -21,12 +21,12 @@ class TrainedNetwork:
     """The network in evaluation mode, on the CPU, with the configuration it was trained by."""
 
     network: nn.Module
-    config: dict[str, Any]
+    config: RunConfig
     run: RunDirectory
 
     def data(self) -> data.Dataset:
         """The data it was trained on."""
-        return data.load(self.config["data"])
+        return data.load(self.config.data)
 
 
 def load_trained(path: str | Path, network: nn.Module | None = None) -> TrainedNetwork:
@@ -47,21 +47,24 @@ def finished(path: str | Path) -> RunDirectory:
     return run
 
 
-def build_network(config: dict[str, Any], run: RunDirectory | None = None, given: nn.Module | None = None) -> nn.Module:
-    """The network that a configuration describes, with fresh weights; or the one given, normalised if it says so.
+def build_network(config: RunConfig, run: RunDirectory | None = None, given: nn.Module | None = None) -> nn.Module:
+    """Build the network that a configuration describes, with fresh weights.
 
-    ``[input]`` holds what the data decided: the image shape, the classes, and the statistics of normalisation.
+    Args:
+        config: The configuration. If it has statistics of the training images, the network normalises its input.
+        run: The run directory, which may hold a copy of the user's model file.
+        given: A network to use instead of the one that the configuration names.
     """
-    facts = config["input"]
-    network = given if given is not None else _configured(config, run)
-    if "mean" not in facts:
+    network = given if given is not None else _named_network(config, run)
+    if config.input.mean is None or config.input.std is None:
         return network
-    return nn.Sequential(Normalise(facts["mean"], facts["std"], len(facts["image_shape"])), network)
+    return nn.Sequential(Normalise(config.input.mean, config.input.std, len(config.input.image_shape)), network)
 
 
-def _configured(config: dict[str, Any], run: RunDirectory | None) -> nn.Module:
-    facts, model = config["input"], config["model"]
+def _named_network(config: RunConfig, run: RunDirectory | None) -> nn.Module:
+    """Build the network that the setting ``model`` names; a user's own from the copy in the run, if there is one."""
+    model = config.model
     own = networks.custom_source(model)
     if own and run and run.model_source.is_file():
         model = f"{run.model_source}:{own[1]}"
-    return networks.build(model, tuple(facts["image_shape"]), facts["classes"])
+    return networks.build(model, config.input.image_shape, config.input.classes)

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +15,11 @@ from torch import Tensor, nn
 from steadynet import data as data_sets
 from steadynet import networks
 from steadynet.errors import UserError
-from steadynet.files import disk_errors, write_atomically, write_toml
+from steadynet.files import disk_errors, write_atomically
+from steadynet.runs.config import InputFacts, RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy, interval_stable_share
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.runs.tensors import load_tensors, load_weights, save_tensors
 from steadynet.runs.trained import build_network, finished
 from steadynet.training.distributed.group import joined
@@ -47,7 +48,7 @@ def train(
         group.on_first(lambda: _check_place(run, settings, overwrite))
         dataset = data_sets.load(settings.data if data is None else data)
         torch.manual_seed(settings.seed)
-        config = settings.as_config() | {"input": _input_facts(settings, dataset)}
+        config = RunConfig(settings.as_config(), _input_facts(settings, dataset))
         network = _network(network, config, dataset)
         _load_initial(network, settings)
         state = assemble(settings, run, network, dataset, group)
@@ -61,14 +62,16 @@ def resume(
     network: nn.Module | None = None,
     data: object = None,
     observer: Observer | None = None,
-    **machine: Any,
+    device: str | None = None,
+    threads: int | None = None,
 ) -> RunDirectory:
     """Go on with a run that was stopped, to the same weights it would have had; ``machine``: device and threads."""
     run = RunDirectory.existing(out)
     if run.weights.is_file():
         return run
     config = run.read_config()
-    settings = dataclasses.replace(resolve(config), **machine)
+    machine = {"device": device, "threads": threads}
+    settings = resolve({**config.settings, **{name: value for name, value in machine.items() if value is not None}})
     with joined(settings.device) as group:
         group.on_first(run.remove_left_overs)
         dataset = data_sets.load(settings.data if data is None else data)
@@ -83,11 +86,11 @@ def resume(
         return _run(state, observer or SilentObserver())
 
 
-def _open(run: RunDirectory, settings: TrainingSettings, config: dict[str, Any], overwrite: bool) -> None:
+def _open(run: RunDirectory, settings: TrainingSettings, config: RunConfig, overwrite: bool) -> None:
     """The first files of a new run."""
     if overwrite and run.path.is_dir():
         run.clear()
-    write_toml(run.config, config)
+    run.write_config(config)
     _keep_model_source(run, settings)
 
 
@@ -105,7 +108,7 @@ def _check_place(run: RunDirectory, settings: TrainingSettings, overwrite: bool)
 
 
 def _network(
-    given: nn.Module | None, config: dict[str, Any], dataset: data_sets.Dataset, run: RunDirectory | None = None
+    given: nn.Module | None, config: RunConfig, dataset: data_sets.Dataset, run: RunDirectory | None = None
 ) -> nn.Module:
     """The network given, else the one configured, once it is shown to fit the data."""
     return networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
@@ -119,14 +122,15 @@ def _load_initial(network: nn.Module, settings: TrainingSettings) -> None:
         networks.initialise_for_intervals(network)
 
 
-def _input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> dict[str, Any]:
-    facts: dict[str, Any] = {"image_shape": list(dataset.image_shape), "classes": dataset.class_count}
-    if settings.normalise:
-        pixels = dataset.split(settings.validation, settings.seed)[0].pixels()
-        axes = (0, *range(2, pixels.dim()))
-        facts["mean"] = pixels.mean(axes).tolist()
-        facts["std"] = pixels.std(axes, correction=0).clamp_min(1e-3).tolist()
-    return facts
+def _input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> InputFacts:
+    """What the data decides about the network; with statistics of the training images if the settings ask for them."""
+    facts = InputFacts(dataset.image_shape, dataset.class_count)
+    if not settings.normalise:
+        return facts
+    pixels = dataset.split(settings.validation, settings.seed)[0].pixels()
+    axes = (0, *range(2, pixels.dim()))
+    mean, std = pixels.mean(axes), pixels.std(axes, correction=0).clamp_min(1e-3)
+    return dataclasses.replace(facts, mean=tuple(mean.tolist()), std=tuple(std.tolist()))
 
 
 def _keep_model_source(run: RunDirectory, settings: TrainingSettings) -> None:
@@ -222,21 +226,23 @@ def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> Non
         observer.on_epoch(metrics)
 
 
-def _measure(state: TrainingState, phase: Phase) -> dict[str, Any]:
-    """The metrics of the epoch that was finished, written down."""
+def _measure(state: TrainingState, phase: Phase) -> EpochMetrics:
+    """Measure the epoch that just ended, and write its metrics into the run directory."""
     position, settings = state.position, state.settings
-    metrics: dict[str, Any] = {
-        "epoch": position.epoch + 1,
-        "method": phase.method,
-        "radius": settings.eps * settings.radius_share(position.epoch + 1),
-        "lr": position.lr,
-        "seconds": round(position.seconds, 3),
-        "loss": position.means(),
-    }
-    if len(state.validation):
-        metrics["validation_accuracy"] = accuracy(state.network, state.validation)
-        metrics["stable_share_ibp"] = interval_stable_share(
-            state.network, state.validation, settings.eps, STABLE_SHARE_IMAGES
+    network, validation = state.network, state.validation
+    metrics = EpochMetrics(
+        epoch=position.epoch + 1,
+        method=phase.method,
+        radius=settings.eps * settings.radius_share(position.epoch + 1),
+        lr=position.lr,
+        seconds=round(position.seconds, 3),
+        loss=position.means(),
+    )
+    if len(validation):
+        metrics = dataclasses.replace(
+            metrics,
+            validation_accuracy=accuracy(network, validation),
+            stable_share_ibp=interval_stable_share(network, validation, settings.eps, STABLE_SHARE_IMAGES),
         )
     state.run.add_metrics(metrics)
     return metrics

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.settings import Phase
 
 
@@ -36,7 +37,7 @@ class Observer(Protocol):
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
         """After each batch."""
 
-    def on_epoch(self, metrics: dict[str, Any]) -> None:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
         """After each epoch, with what ``metrics.jsonl`` holds of it."""
 
 
@@ -49,5 +50,5 @@ class SilentObserver:
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
         """Nothing."""
 
-    def on_epoch(self, metrics: dict[str, Any]) -> None:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
         """Nothing."""

@@ -1,10 +1,11 @@
-"""Pruning after training (Xiao et al., 2019): small weights, and ReLUs that are almost never active, become zero."""
+"""Prune a trained network (Xiao et al., 2019): set small weights and rarely active ReLUs to zero."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from steadynet.bounds import graph_of
 from steadynet.data import Dataset, Images, batches
 from steadynet.errors import UserError
-from steadynet.files import write_atomically, write_json, write_toml
+from steadynet.files import read_record, write_atomically, write_json
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Convolution, Dense
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -22,8 +23,22 @@ from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 
 
-class Pruned(NamedTuple):
-    """How much of a network was set to zero."""
+@dataclass(frozen=True)
+class PruningThresholds:
+    """What is small enough to go: weights below ``weights``, ReLUs active on at most a share ``relus`` of images."""
+
+    weights: float
+    relus: float
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value <= 1:
+                raise UserError(f"{name} = {value} must lie between 0 and 1")
+
+
+@dataclass(frozen=True)
+class PrunedCounts:
+    """How many weights and ReLUs were set to zero, and of how many."""
 
     weights: int
     all_weights: int
@@ -31,36 +46,92 @@ class Pruned(NamedTuple):
     all_relus: int
 
 
-def prune_network(network: nn.Module, images: Images, *, weights: float, relus: float) -> Pruned:
-    """Set to zero, in place, weights below ``weights`` and ReLUs active on at most a share ``relus`` of the images.
+@dataclass(frozen=True)
+class PrunedFigures:
+    """What was measured of a network before or after pruning, on test images."""
 
-    A ReLU goes by zeroing the weights and the bias that feed it. Those of a convolution share theirs, so a channel goes
-    when all of its ReLUs are almost never active. ReLUs fed by anything else than a layer of their own stay.
+    accuracy: float
+    eps: float
+    stable_share_ibp: float | None
+
+
+@dataclass(frozen=True)
+class PruningRecord:
+    """What ``prune_run`` did; ``pruning.json`` holds the same fields.
+
+    Attributes:
+        pruned: The run directory of the network that was pruned.
+        thresholds: What was small enough to be set to zero.
+        zeroed: How much was set to zero.
+        before: Accuracy and stable share before pruning.
+        after: The same after pruning.
+    """
+
+    pruned: str
+    thresholds: PruningThresholds
+    zeroed: PrunedCounts
+    before: PrunedFigures
+    after: PrunedFigures
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``pruning.json``."""
+        return asdict(self)
+
+
+def write_pruning(run: RunDirectory, record: PruningRecord) -> None:
+    """Write a run's ``pruning.json``."""
+    write_json(run.pruning, record.to_json())
+
+
+def read_pruning(run: RunDirectory) -> PruningRecord:
+    """Read a run's ``pruning.json``.
+
+    Raises:
+        UserError: The file is missing or damaged.
+    """
+    return read_record(run.pruning, PruningRecord)
+
+
+def prune_network(network: nn.Module, images: Images, *, weights: float, relus: float) -> PrunedCounts:
+    """Set small weights and rarely active ReLUs of a network to zero, in place.
+
+    A ReLU is removed by zeroing the weights and the bias of the layer that feeds it. The ReLUs of one channel of a
+    convolution share their weights, so a channel is removed if all of its ReLUs are rarely active. A ReLU stays if
+    another node reads the layer that feeds it, or if another layer has the same weights.
+
+    Args:
+        network: The network.
+        images: The images on which activity is measured.
+        weights: Weights of smaller absolute value become zero.
+        relus: ReLUs that are active on at most this share of the images are removed.
+
+    Returns:
+        How much was set to zero.
     """
     matrices = [parameter for parameter in network.parameters() if parameter.dim() > 1]
     small = sum(_zero(parameter, parameter.abs() < weights) for parameter in matrices)
     graph = graph_of(network, tuple(images.pixels(slice(1)).shape[1:]))
-    gone = 0
+    removed = 0
     active = _active_shares(network, graph, images)
     for relu, share in active.items():
         feeding = _own_layer(graph, relu)
-        if feeding is None or share.dim() != feeding.weight.dim() - 1:  # one axis of a layer is its inputs
+        if feeding is None or share.dim() != feeding.weight.dim() - 1:  # one axis of the weights is the layer's input
             continue
         rare = (share <= relus).flatten(1).all(1) if share.dim() > 1 else share <= relus
         _zero(feeding.weight, rare.view(-1, *[1] * (feeding.weight.dim() - 1)).expand_as(feeding.weight))
         if feeding.bias is not None:
             _zero(feeding.bias, rare)
-        gone += int(rare.sum()) * share[0].numel()
-    return Pruned(
-        small,
-        sum(parameter.numel() for parameter in matrices),
-        gone,
-        sum(share.numel() for share in active.values()),
+        removed += int(rare.sum()) * share[0].numel()
+    return PrunedCounts(
+        weights=small,
+        all_weights=sum(parameter.numel() for parameter in matrices),
+        relus=removed,
+        all_relus=sum(share.numel() for share in active.values()),
     )
 
 
 def _zero(parameter: Tensor, where: Tensor) -> int:
-    """Set to zero what is not; how many that were."""
+    """Set the chosen entries to zero, and count those that were not zero before."""
     with torch.no_grad():
         changed = int((where & (parameter != 0)).sum())
         parameter[where] = 0.0
@@ -68,7 +139,7 @@ def _zero(parameter: Tensor, where: Tensor) -> int:
 
 
 def _active_shares(network: nn.Module, graph: Graph, images: Images) -> dict[int, Tensor]:
-    """On which share of the images each ReLU is active, by the position of its layer in the graph."""
+    """Return the share of images on which each ReLU is active, by the position of its layer in the graph."""
     counts: dict[int, Tensor] = {}
     device = next(network.parameters()).device
     with torch.no_grad(), evaluation_mode(network):
@@ -81,7 +152,7 @@ def _active_shares(network: nn.Module, graph: Graph, images: Images) -> dict[int
 
 
 def _own_layer(graph: Graph, relu: int) -> Dense | Convolution | None:
-    """The layer that feeds a ReLU and nothing else, with weights that no other layer has."""
+    """Return the layer that feeds this ReLU layer, if it feeds nothing else and no other layer has its weights."""
     source = graph.source(relu)
     if source == 0 or sum(source in node.inputs for node in graph.nodes) > 1:
         return None
@@ -95,39 +166,42 @@ def _shares(node: Node, weight: Tensor) -> bool:
     return isinstance(node.operation, (Dense, Convolution)) and node.operation.weight is weight
 
 
-def prune_run(trained: TrainedNetwork, out: str | Path, *, weights: float, relus: float) -> dict[str, Any]:
-    """Prune a trained network into a new run; what it took away, and accuracy and stable share before and after.
+def prune_run(trained: TrainedNetwork, out: str | Path, *, weights: float, relus: float) -> PruningRecord:
+    """Prune a trained network and write it as a new run.
 
     Activity is measured on the training images, accuracy and stable share on the test images.
+
+    Args:
+        trained: The network. It is changed in place; its run directory stays as it is.
+        out: The run directory to write.
+        weights: Weights of smaller absolute value become zero.
+        relus: ReLUs that are active on at most this share of the training images are removed.
+
+    Returns:
+        What was set to zero, with accuracy and stable share before and after.
+
+    Raises:
+        UserError: ``out`` exists, or a threshold does not lie between 0 and 1.
     """
-    for name, value in (("weights", weights), ("relus", relus)):
-        if not 0 <= value <= 1:
-            raise UserError(f"{name} = {value} must lie between 0 and 1")
+    thresholds = PruningThresholds(weights, relus)
     run = RunDirectory(Path(out))
     if not run.is_free():
         raise UserError(f"{run.path} exists: choose another --out")
     dataset = trained.data()
     before = _figures(trained, dataset)
-    pruned = prune_network(trained.network, dataset.train, weights=weights, relus=relus)
-    result = {
-        "pruned": str(trained.run.path),
-        "thresholds": {"weights": weights, "relus": relus},
-        "zeroed": pruned._asdict(),
-        "before": before,
-        "after": _figures(trained, dataset),
-    }
-    write_toml(run.config, trained.config)
+    zeroed = prune_network(trained.network, dataset.train, weights=weights, relus=relus)
+    record = PruningRecord(str(trained.run.path), thresholds, zeroed, before, _figures(trained, dataset))
+    run.write_config(trained.config)
     if trained.run.model_source.is_file():
         write_atomically(run.model_source, lambda temporary: shutil.copyfile(trained.run.model_source, temporary))
-    write_json(run.pruning, result)
-    save_tensors(run.weights, trained.network.state_dict(), {"pruned": result["thresholds"]})
-    return result
+    write_pruning(run, record)
+    save_tensors(run.weights, trained.network.state_dict(), {"pruned": asdict(thresholds)})
+    return record
 
 
-def _figures(trained: TrainedNetwork, dataset: Dataset) -> dict[str, Any]:
-    eps = float(trained.config["eps"])
-    return {
-        "accuracy": accuracy(trained.network, dataset.test),
-        "eps": eps,
-        "stable_share_ibp": interval_stable_share(trained.network, dataset.test, eps),
-    }
+def _figures(trained: TrainedNetwork, dataset: Dataset) -> PrunedFigures:
+    return PrunedFigures(
+        accuracy=accuracy(trained.network, dataset.test),
+        eps=trained.config.eps,
+        stable_share_ibp=interval_stable_share(trained.network, dataset.test, trained.config.eps),
+    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from steadynet.errors import UserError
 from steadynet.files import disk_errors
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 
 
 class EventWriter:
@@ -32,12 +31,14 @@ class EventWriter:
         with disk_errors(self.folder):
             self._writer = self._kind(str(self.folder), purge_step=epochs_done + 1)
 
-    def write(self, metrics: dict[str, Any]) -> None:
-        """Every number of one epoch."""
+    def write(self, metrics: EpochMetrics) -> None:
+        """Write every number of one epoch."""
         assert self._writer, "open it first"
-        numbers = {f"loss/{name}": value for name, value in metrics["loss"].items()}
-        numbers |= {name: value for name, value in metrics.items() if isinstance(value, float)}
+        numbers: dict[str, float | None] = {f"loss/{name}": value for name, value in metrics.loss.items()}
+        numbers |= {"radius": metrics.radius, "lr": metrics.lr, "seconds": metrics.seconds}
+        numbers |= {"validation_accuracy": metrics.validation_accuracy, "stable_share_ibp": metrics.stable_share_ibp}
         with disk_errors(self.folder):
             for name, value in numbers.items():
-                self._writer.add_scalar(name, value, metrics["epoch"])
+                if value is not None:
+                    self._writer.add_scalar(name, value, metrics.epoch)
             self._writer.flush()

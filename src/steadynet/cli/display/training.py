@@ -10,6 +10,7 @@ from steadynet.cli.display.tables import percent
 from steadynet.cli.display.terminal import console, progress_bar
 from steadynet.plugins import describe_value
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.observer import Observer, Position
 from steadynet.training.settings import Phase, TrainingSettings
 from steadynet.training.tensorboard import EventWriter
@@ -67,14 +68,14 @@ class TrainingDisplay:
             note=f"{terms}  ε {radius:.3g}",
         )
 
-    def on_epoch(self, metrics: dict[str, Any]) -> None:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
         """Print one row; above it the names of the columns, if they have changed."""
-        cells = {"epoch": f"{metrics['epoch']}/{self.epochs}"}
-        if "validation_accuracy" in metrics:
-            cells["accuracy"] = percent(metrics["validation_accuracy"])
-            cells["stable"] = percent(metrics["stable_share_ibp"])
-        cells |= {name: f"{value:.3f}" for name, value in metrics["loss"].items()}
-        cells["time"] = f"{metrics['seconds']:.0f} s"
+        cells = {"epoch": f"{metrics.epoch}/{self.epochs}"}
+        if metrics.validation_accuracy is not None:
+            cells["accuracy"] = percent(metrics.validation_accuracy)
+            cells["stable"] = percent(metrics.stable_share_ibp)
+        cells |= {name: f"{value:.3f}" for name, value in metrics.loss.items()}
+        cells["time"] = f"{metrics.seconds:.0f} s"
         if list(cells) != self.columns:
             self.columns = list(cells)
             self._print_row({name: name for name in cells})
@@ -99,7 +100,7 @@ class WithEvents:
         """Pass the batch on."""
         self.inner.on_batch(position, phase, radius)
 
-    def on_epoch(self, metrics: dict[str, Any]) -> None:
+    def on_epoch(self, metrics: EpochMetrics) -> None:
         """Write every number of the epoch, then pass it on."""
         self.writer.write(metrics)
         self.inner.on_epoch(metrics)
