@@ -7,6 +7,7 @@ from torch import Tensor
 
 from steadynet.attacks.pgd import descend, misclassified
 from steadynet.attacks.region import InputRegion
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 
@@ -53,4 +54,4 @@ def descend_on_margins(
     points = part.region.project(torch.addcmul(lower, shares, width))
     wrong = misclassified(part.network, points, part.labels)
     for found in wrong.nonzero().flatten().tolist():
-        decisions.refute(int(owner[found]), points[found], "attack")
+        decisions.refute(int(owner[found]), points[found], DecidedBy.ATTACK)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search.time_accounting import TimeAccounts
 
 
@@ -30,18 +30,18 @@ class Decisions:
         self.subproblems = [0] * len(properties)
         self._unreported: dict[int, Result] = {}  # decided since the last charge, which they still share
 
-    def prove(self, index: int, margin: float, by: str) -> None:
+    def prove(self, index: int, margin: float, by: DecidedBy) -> None:
         """Decide that no input of the region gets another label: every margin is at least ``margin`` > 0."""
         self._decide(index, Verdict.UNSAT, by, margin=margin)
 
-    def refute(self, index: int, point: Tensor, by: str) -> bool:
+    def refute(self, index: int, point: Tensor, by: DecidedBy) -> bool:
         """Replay a point; if it is a counterexample, that is the verdict. Returns whether it is one."""
         if index not in self.open or not is_counterexample(self.properties, index, point):
             return False
         self._decide(index, Verdict.SAT, by, point=point)
         return True
 
-    def fail(self, index: int, reason: str, by: str) -> None:
+    def fail(self, index: int, reason: str, by: DecidedBy) -> None:
         """Decide that the property cannot be decided, and say why."""
         self._decide(index, Verdict.ERROR, by, reason=reason)
 
@@ -53,7 +53,7 @@ class Decisions:
         self.time.charge(list(served) or sorted(self.open | self._unreported.keys()))
         for index in sorted(self.open):
             if self.time.is_over(index):
-                self._decide(index, Verdict.TIMEOUT, "time-out")
+                self._decide(index, Verdict.TIMEOUT, DecidedBy.TIMEOUT)
         self.report()
 
     def report(self) -> None:
@@ -79,7 +79,7 @@ class Decisions:
         self,
         index: int,
         verdict: Verdict,
-        by: str,
+        by: DecidedBy,
         *,
         point: Tensor | None = None,
         margin: float | None = None,

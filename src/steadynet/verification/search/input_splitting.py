@@ -15,6 +15,7 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
 from steadynet.bounds.crown import OutOfTimeError, propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.operations import Interval
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.rounding import confirmed, margin_rounding, widened
@@ -101,7 +102,7 @@ class InputSplitting:
             if index not in self.decisions.open:
                 del self.open_parts[index]
             elif not count:
-                self.decisions.prove(index, 0.0, "halved boxes")
+                self.decisions.prove(index, 0.0, DecidedBy.INPUT_SPLITTING)
                 del self.open_parts[index]
             elif self.decisions.time.left(index) < (1 - SHARE) * self.decisions.time.timeout:
                 del self.open_parts[index]  # given up
@@ -155,7 +156,7 @@ class InputSplitting:
         with torch.no_grad():
             wrong = properties.network(points).argmax(1) != properties.labels[owner]
         for row in wrong.nonzero().flatten().tolist():
-            self.decisions.refute(int(owner[row]), points[row], "halved boxes")
+            self.decisions.refute(int(owner[row]), points[row], DecidedBy.INPUT_SPLITTING)
 
     def _push_halves(self, parts: Parts, slope: Tensor) -> None:
         """Push both halves of each part, cut across the input where the margin is steep and the box is wide."""

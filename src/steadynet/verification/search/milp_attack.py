@@ -9,6 +9,7 @@ import torch
 
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.precision import in_float64, on_cpu
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.property_batch import SearchState
@@ -48,5 +49,5 @@ def _attack(state: SearchState, decisions: Decisions, index: int) -> None:
         found = model.attempt(form, left, least, -100 * least)
         if found.point is not None:
             point = region.project(found.point[None].to(region.lower))[0]
-            if decisions.refute(index, point, "mixed-integer program"):
+            if decisions.refute(index, point, DecidedBy.MILP_ATTACK):
                 return

@@ -10,6 +10,7 @@ import torch
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.optimised import Ascent, Splits
 from steadynet.bounds.precision import in_float64, on_cpu
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search import branching
 from steadynet.verification.search.attack import descend_on_margins
 from steadynet.verification.search.bounding import BoundedBatch, bound
@@ -59,7 +60,7 @@ class _ReluSplitting:
         """Prove the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
         for index in sorted(self.decisions.open - waiting):
-            self.decisions.prove(index, 0.0, "branch and bound")
+            self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
         for index in waiting - self.decisions.open:
             self.queue.drop(index)
 
@@ -90,7 +91,7 @@ class _ReluSplitting:
         with torch.no_grad():
             scores = properties.network(bounded.minimiser)
         for row in (scores.argmax(1) != properties.labels[owner]).nonzero().flatten().tolist():
-            decisions.refute(subproblems[row].owner, bounded.minimiser[row], "branch and bound")
+            decisions.refute(subproblems[row].owner, bounded.minimiser[row], DecidedBy.RELU_SPLITTING)
         reached = (scores * self.batch.margins[owner, margin]).sum(1)
         best = reached.topk(min(POLISHED, len(subproblems)), largest=False).indices
         best = best[decisions.still_open(owner[best])]
@@ -124,9 +125,9 @@ class _ReluSplitting:
         elif not settled.lower > float(self.state.rounding[leaf.owner]):
             region = self.batch.properties.region[leaf.owner : leaf.owner + 1]
             point = region.project(settled.point[None].to(region.lower))[0]
-            if not self.decisions.refute(leaf.owner, point, "linear program"):
+            if not self.decisions.refute(leaf.owner, point, DecidedBy.LINEAR_PROGRAM):
                 reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
-                self.decisions.fail(leaf.owner, reason, "linear program")
+                self.decisions.fail(leaf.owner, reason, DecidedBy.LINEAR_PROGRAM)
         elif settled.holds_on_box:
             self.lower[leaf.owner, leaf.margin] = settled.lower
             self.queue.drop(leaf.owner, leaf.margin)

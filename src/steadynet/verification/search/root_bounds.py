@@ -12,6 +12,7 @@ from steadynet.bounds.crown import OutOfTimeError, functions_at_once, propagate
 from steadynet.bounds.layer_bounds import stable_share
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.graph.operations import Interval
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 from steadynet.verification.search.rounding import (
@@ -32,7 +33,7 @@ def check_images(batch: PropertyBatch, decisions: Decisions) -> None:
     properties = batch.properties
     wrong = misclassified(properties.network, properties.images, properties.labels)
     for index in wrong.nonzero().flatten().tolist():
-        decisions.refute(index, properties.images[index], "misclassified")
+        decisions.refute(index, properties.images[index], DecidedBy.MISCLASSIFIED)
 
 
 def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | None:
@@ -62,7 +63,7 @@ def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | N
         query = batch.query(owner[rows], margin[rows])
         proved = confirmed(relaxed, query, relaxed.lower(query), rounding[owner[rows]])
         lower = _better(lower, owner[rows], margin[rows], proved)
-    return _conclude(SearchState(batch, network, lower, rounding), decisions, "crown")
+    return _conclude(SearchState(batch, network, lower, rounding), decisions, DecidedBy.CROWN)
 
 
 def _interval_lower(margins: Tensor, output: Interval, least: Tensor) -> Tensor:
@@ -85,7 +86,7 @@ def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
         for row in (proved <= 0).nonzero().flatten().tolist():
             kept[served[row], int(margin[rows[row]])] = best.slopes.of_function(row)
         decisions.charge(served)
-    return _conclude(replace(state, lower=lower, slopes=kept), decisions, "optimised slopes")
+    return _conclude(replace(state, lower=lower, slopes=kept), decisions, DecidedBy.OPTIMISED_SLOPES)
 
 
 def refine_inner_bounds(state: SearchState, decisions: Decisions) -> SearchState:
@@ -110,7 +111,7 @@ def _better(lower: Tensor, owner: Tensor, margin: Tensor, found: Tensor) -> Tens
     return lower.index_put((owner, margin), torch.maximum(lower[owner, margin], found))
 
 
-def _conclude(state: SearchState, decisions: Decisions, by: str) -> SearchState:
+def _conclude(state: SearchState, decisions: Decisions, by: DecidedBy) -> SearchState:
     """Prove the properties whose margins are all positive."""
     decisions.charge()
     for index in sorted(decisions.open):

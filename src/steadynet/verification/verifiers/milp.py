@@ -20,7 +20,7 @@ from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import setting
-from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.property_batch import robustness_margins
 from steadynet.verification.search.rounding import margin_rounding, needs_confirmation
@@ -46,7 +46,7 @@ class Milp(Verifier):
                     decision = _Decision(properties[index : index + 1], last + self.timeout, self.memory * 2**20)
                     result = decision.decide()
                 except OutOfTimeError:
-                    result = Result(Verdict.TIMEOUT, 0.0, decided_by="time-out")
+                    result = Result(Verdict.TIMEOUT, 0.0, decided_by=DecidedBy.TIMEOUT)
                 except Exception as error:  # whatever broke, the other properties go on
                     result = Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}")
                 now = time.perf_counter()
@@ -73,7 +73,7 @@ class _Decision:
         """Check the image, then minimise the margins that CROWN does not prove, the worst one first."""
         asked = self.asked
         if bool(misclassified(asked.network, asked.images, asked.labels)):
-            refuted = self._refuted(asked.images[0], "misclassified")
+            refuted = self._refuted(asked.images[0], DecidedBy.MISCLASSIFIED)
             if refuted is not None:
                 return refuted
         network = self._bounds()
@@ -83,7 +83,7 @@ class _Decision:
         rounding = margin_rounding(network)
         proved = lower > needs_confirmation(rounding)
         if bool(proved.all()):
-            return self._result(Verdict.UNSAT, margin=float(lower.min()), by="crown")
+            return self._result(Verdict.UNSAT, margin=float(lower.min()), by=DecidedBy.CROWN)
         model = MilpModel(on_cpu(network), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
         return self._minimise(model, targets[worst_first], float(rounding))
@@ -123,9 +123,9 @@ class _Decision:
         if point is None:
             return None
         region = self.asked.region
-        return self._refuted(region.project(point[None].to(region.lower))[0], "milp")
+        return self._refuted(region.project(point[None].to(region.lower))[0], DecidedBy.MILP)
 
-    def _refuted(self, point: Tensor, by: str) -> Result | None:
+    def _refuted(self, point: Tensor, by: DecidedBy) -> Result | None:
         if not is_counterexample(self.asked, 0, point):
             return None
         return self._result(Verdict.SAT, point=point.clone(), by=by)
@@ -137,7 +137,7 @@ class _Decision:
         point: Tensor | None = None,
         margin: float | None = None,
         reason: str = "",
-        by: str = "milp",
+        by: DecidedBy = DecidedBy.MILP,
     ) -> Result:
         method = None if self.stable is None else "crown"
         return Result(verdict, 0.0, point, margin, self.stable, method, decided_by=by, reason=reason)
