@@ -64,11 +64,11 @@ def test_the_tightest_of_several_bounds_counts():
         (SMALL + "(assert (<= (+ X_0 X_1) 1))", "only bounds of single inputs"),
         (SMALL + "(assert (<= X_0 Y_0))", "only bounds of single inputs"),
         (SMALL + "(assert (<= 1 2))", "without a variable"),
-        (SMALL + "(assert (<= Y_2 2))", "never declared"),
+        (SMALL + "(assert (<= Y_2 2))", "before it is declared"),
         (SMALL + "(assert (<= Y_0 1e999))", "too large"),
         (SMALL + "(assert (<= Y_0 nan))", "neither a number nor a variable"),
         ("(declare-const X_0 Real) (declare-const Y_0 Real) (assert (<= X_0 1))", "no lower or no upper bound"),
-        (SMALL + "(assert (or (<= Y_0 0) (<= Y_0 1) (<= Y_0 2)))" * 12, "more than 10000 cases"),
+        (SMALL + "(assert (or (<= Y_0 0) (<= Y_0 1) (<= Y_0 2)))" * 12, "more than 10000 disjuncts"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_line(text, reason):

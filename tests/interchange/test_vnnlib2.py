@@ -20,7 +20,7 @@ from steadynet.interchange.vnnlib import s_expressions
 from steadynet.interchange.vnnlib.files import read_vnnlib, write_vnnlib
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
-from steadynet.interchange.vnnlib.version2 import check_by_standard, format_vnnlib2, parse_vnnlib2
+from steadynet.interchange.vnnlib.version2 import check_with_standard_parser, format_vnnlib2, parse_vnnlib2
 from vnnlib_properties import quarters, same, vnnlib_properties
 
 VERSION = "(vnnlib-version <2.0>)"
@@ -129,7 +129,7 @@ HIDDEN = '(declare-hidden H float32 [3] "relu;1(")'
         (BOX + "(assert (=> (<= Y[0,0] 1.0) (<= Y[0,0] 1.0)))", "not a formula of and, or, <="),
         (BOX + f"(assert (> X[0,0] 1{'0' * 300}.0))", "too large"),
         (BOX + "(declare-const X_0 Real)", "not an assertion"),
-        (BOX + "(assert (!= Y[0,0] 1.0))" * 14, "more than 10000 cases"),
+        (BOX + "(assert (!= Y[0,0] 1.0))" * 14, "more than 10000 disjuncts"),
         (VERSION + "(" * 100_000, "nested deeper"),
     ],
 )
@@ -197,8 +197,8 @@ def _one(lower=0.0, weight=1.0, bound=1.0, strict=()):
         (_one(bound=np.inf), {"version": "2.0"}, "not finite"),
         (_one(lower=np.nan), {}, "not finite"),
         (_one(weight=0.0), {}, "without a variable"),
-        (VnnlibProperty(1, 1, ()), {}, "without cases"),
-        (_one(bound=5e-324), {"version": "2.0"}, "standard's parser refuses"),
+        (VnnlibProperty(1, 1, ()), {}, "without disjuncts"),
+        (_one(bound=5e-324), {"version": "2.0"}, "standard's parser rejects"),
     ],
 )
 def test_what_cannot_be_written_leaves_no_file(tmp_path, vnnlib_property, options, reason):
@@ -208,10 +208,10 @@ def test_what_cannot_be_written_leaves_no_file(tmp_path, vnnlib_property, option
 
 
 def test_without_the_standards_parser_there_is_no_check(monkeypatch):
-    with pytest.raises(UserError, match="refuses"):
-        check_by_standard("(nonsense)")
+    with pytest.raises(UserError, match="rejects"):
+        check_with_standard_parser("(nonsense)")
     monkeypatch.setitem(sys.modules, "vnnlib", None)
-    check_by_standard("(nonsense)")
+    check_with_standard_parser("(nonsense)")
 
 
 def test_reading_does_not_load_the_standards_parser():
@@ -224,7 +224,7 @@ def test_reading_does_not_load_the_standards_parser():
     [
         (HEAD.replace("[1,2]", "[3000,3000]"), "no lower or no upper bound"),
         (BOX.replace("Y float32 [1,2]", "Y float32 [9999999]") + "(assert (<= Y[0] 1.0))" * 20, "too large"),
-        (BOX + f"(assert (or {'(and (<= X[0,0] 1.0) (<= Y[0,0] 1.0))' * 20_000}))", "more than 10000 cases"),
+        (BOX + f"(assert (or {'(and (<= X[0,0] 1.0) (<= Y[0,0] 1.0))' * 20_000}))", "more than 10000 disjuncts"),
         ("X[ " * 100_000, "begins with"),
         ('"' + "a " * 100_000, "begins with"),
     ],
@@ -237,7 +237,7 @@ def test_a_short_text_is_refused_shortly(text, reason):
 
 
 def test_too_many_words_are_refused(monkeypatch):
-    monkeypatch.setattr(s_expressions, "MOST_WORDS", 100)
+    monkeypatch.setattr(s_expressions, "MAX_TOKENS", 100)
     with pytest.raises(UserError, match="more than 100 words"):
         parse_vnnlib2(BOX + ";\n" * 100)
 

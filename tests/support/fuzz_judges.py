@@ -17,7 +17,7 @@ from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.interchange.vnnlib.property import VnnlibProperty
-from steadynet.interchange.vnnlib.s_expressions import Expression, first_word, read_expressions
+from steadynet.interchange.vnnlib.s_expressions import Expression, first_keyword, parse_expressions
 from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
 from steadynet.interchange.vnnlib.version2 import format_vnnlib2, parse_vnnlib2
 from vnnlib_properties import same
@@ -68,7 +68,7 @@ def _judge_property(text: str, found: VnnlibProperty) -> None:
         raise WrongError("written as 1.0 and read again it is another property")
     if not same(parse_vnnlib2(format_vnnlib2(found)), found):
         raise WrongError("written as 2.0 and read again it is another property")
-    truth = _truth_of_2(text) if first_word(text) == "vnnlib-version" else _truth_of_1(text)
+    truth = _truth_of_2(text) if first_keyword(text) == "vnnlib-version" else _truth_of_1(text)
     random = np.random.default_rng(len(text))
     for turn in range(POINTS if truth else 0):
         case = found.disjuncts[turn % len(found.disjuncts)]
@@ -98,7 +98,7 @@ class _Scale:
 
 
 def _truth_of_1(text: str) -> Truth:
-    formulas = [statement[1] for statement in read_expressions(text) if statement[0] == "assert"]
+    formulas = [statement[1] for statement in parse_expressions(text) if statement[0] == "assert"]
 
     def truth(inputs: np.ndarray, outputs: np.ndarray) -> tuple[bool, bool]:
         scale, values = _Scale(), {"X": inputs, "Y": outputs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.s_expressions import Expression, read_expressions
+from steadynet.interchange.vnnlib.s_expressions import Expression, parse_expressions
 
 ONE = """
 ; VNN-LIB 1.0
@@ -65,7 +65,7 @@ def changed_words(text: str, dice: random.Random) -> str:
 
 def changed_tree(text: str, dice: random.Random) -> str:
     """Parts of the expressions lost, doubled, moved, wrapped or replaced, so that brackets still fit."""
-    tree = read_expressions(text)
+    tree = parse_expressions(text)
     for _ in range(dice.choice([1, 1, 2, 3, 5])):
         lists = [part for part in _parts(tree) if isinstance(part, list) and part]
         if not lists:
@@ -86,7 +86,7 @@ def changed_tree(text: str, dice: random.Random) -> str:
             case 5:
                 one[place] = dice.choice(WORDS[12:])
         try:
-            tree = read_expressions(" ".join(map(_text, tree)))
+            tree = parse_expressions(" ".join(map(_text, tree)))
         except UserError:
             break
     return " ".join(map(_text, tree))
@@ -94,7 +94,7 @@ def changed_tree(text: str, dice: random.Random) -> str:
 
 def changed_meaning(text: str, dice: random.Random) -> str:
     """Numbers, variables, comparisons, terms and formulas changed into others: mostly still a property."""
-    tree = read_expressions(text)
+    tree = parse_expressions(text)
     variables = [leaf for leaf in _parts(tree[-4:]) if isinstance(leaf, str) and leaf[0] in "XY"]
     comparisons = ["<=", ">="] if "vnnlib-version" not in text else ["<=", ">=", "<", ">", "==", "!="]
     for _ in range(dice.choice([1, 2, 3, 5, 8])):

@@ -1,4 +1,4 @@
-"""Formulas of VNN-LIB, either version: atoms joined by ``and`` and ``or``, spread out into cases."""
+"""Formulas of VNN-LIB, either version: linear comparisons joined by ``and`` and ``or``, as disjunctive normal forms."""
 
 from __future__ import annotations
 
@@ -11,82 +11,87 @@ from typing import NamedTuple
 import numpy as np
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.conjunctions import Conjunction, Constraint, product, union
-from steadynet.interchange.vnnlib.s_expressions import Expression, shown
+from steadynet.interchange.vnnlib.normal_form import Conjunction, Constraint, NormalForm, union
+from steadynet.interchange.vnnlib.s_expressions import Expression, excerpt
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 class Variable(NamedTuple):
-    """An input (X) or output (Y) by its place in row-major order, and how the file names it."""
+    """An input or output of the network: its index in row-major order, and its name in the file."""
 
-    kind: str
-    place: int
+    is_input: bool
+    flat_index: int
     name: str
 
 
-Linear = tuple[dict[Variable, float], float]  # coefficients by variable, and a constant
+class LinearTerm(NamedTuple):
+    """Σ coefficient · variable + constant."""
+
+    coefficients: dict[Variable, float]
+    constant: float
+
+    def times(self, factor: float) -> LinearTerm:
+        """Return the term, multiplied by a number."""
+        coefficients = {variable: _finite(value * factor) for variable, value in self.coefficients.items()}
+        return LinearTerm(coefficients, _finite(self.constant * factor))
 
 
 @dataclass(frozen=True)
-class Grammar:
-    """What differs between versions: the comparisons there are, and what a word stands for."""
+class FormulaParser:
+    """Parses formulas; its fields are what differs between the versions of VNN-LIB.
+
+    Args:
+        comparisons: The comparison operators of the version.
+        variable: Finds the variable that a word stands for.
+        input_type: The number type of the inputs. A strict bound of an input becomes the next number of this type.
+    """
 
     comparisons: tuple[str, ...]
     variable: Callable[[str], Variable]
-    number: type[np.floating] = np.float32  # of inputs: what a strict bound's next number inside is
+    input_type: type[np.floating] = np.float32
 
-    def disjuncts(self, formula: Expression) -> list[Conjunction]:
-        """A formula as cases, any of which may hold."""
-        match formula:
+    def formula(self, expression: Expression) -> list[Conjunction]:
+        """Parse a formula into a disjunction of conjunctions."""
+        match expression:
             case ["and", *parts] if parts:
-                return self._all([self.disjuncts(part) for part in parts])
+                both = NormalForm()
+                for part in parts:
+                    both.add(self.formula(part))
+                return both.disjunction()
             case ["or", *parts] if parts:
-                return union(self.disjuncts(part) for part in parts)
+                return union(self.formula(part) for part in parts)
             case [str(sign), left, right] if sign in self.comparisons:
-                return self._compared(sign, self.linear(left), self.linear(right))
+                return self._comparison(sign, self.term(left), self.term(right))
         known = ", ".join(("and", "or", *self.comparisons))
-        raise UserError(f"not a formula of {known}: {shown(formula)}")
+        raise UserError(f"not a formula of {known}: {excerpt(expression)}")
 
-    def linear(self, term: Expression) -> Linear:
-        """A term as a weighted sum of variables."""
-        match term:
+    def term(self, expression: Expression) -> LinearTerm:
+        """Parse a linear term."""
+        match expression:
             case str(word) if _NUMBER.fullmatch(word):
-                return {}, _finite(float(word))
+                return LinearTerm({}, _finite(float(word)))
             case str(word):
-                return {self.variable(word): 1.0}, 0.0
+                return LinearTerm({self.variable(word): 1.0}, 0.0)
             case ["+", *parts] if parts:
-                return _sum(self.linear(part) for part in parts)
+                return _sum(self.term(part) for part in parts)
             case ["-", part]:
-                return _scaled(self.linear(part), -1.0)
+                return self.term(part).times(-1.0)
             case ["-", first, *others]:
-                return _sum([self.linear(first), *(_scaled(self.linear(part), -1.0) for part in others)])
+                return _sum([self.term(first), *(self.term(part).times(-1.0) for part in others)])
             case ["*", first, *others]:
-                return self._product(term, self.linear(first), others)
-        raise UserError(f"not a linear term: {shown(term)}")
+                return self._product(expression, self.term(first), others)
+        raise UserError(f"not a linear term: {excerpt(expression)}")
 
-    def _product(self, term: Expression, result: Linear, others: list[Expression]) -> Linear:
+    def _product(self, expression: Expression, result: LinearTerm, others: list[Expression]) -> LinearTerm:
         for other in others:
-            factor = self.linear(other)
-            if result[0] and factor[0]:
-                raise UserError(f"a product of variables is not linear: {shown(term)}")
-            result = _scaled(result, factor[1]) if result[0] else _scaled(factor, result[1])
+            factor = self.term(other)
+            if result.coefficients and factor.coefficients:
+                raise UserError(f"a product of variables is not linear: {excerpt(expression)}")
+            result = result.times(factor.constant) if result.coefficients else factor.times(result.constant)
         return result
 
-    @staticmethod
-    def _all(parts: list[list[Conjunction]]) -> list[Conjunction]:
-        """Single cases are joined first, in place: files have thousands of them."""
-        base = Conjunction()
-        for part in parts:
-            if len(part) == 1:
-                base.extend(part[0])
-        cases = [base]
-        for part in parts:
-            if len(part) > 1:
-                cases = product(cases, part)
-        return cases
-
-    def _compared(self, sign: str, left: Linear, right: Linear) -> list[Conjunction]:
+    def _comparison(self, sign: str, left: LinearTerm, right: LinearTerm) -> list[Conjunction]:
         match sign:
             case "<=" | "<":
                 return [self._atom(left, right, sign == "<")]
@@ -94,42 +99,38 @@ class Grammar:
                 return [self._atom(right, left, sign == ">")]
             case "!=":
                 return [self._atom(left, right, True), self._atom(right, left, True)]
-        both = self._atom(left, right, False)
-        both.extend(self._atom(right, left, False))
+        both = self._atom(left, right, False)  # left = right: both ≤ and ≥
+        both.add(self._atom(right, left, False))
         return [both]
 
-    def _atom(self, left: Linear, right: Linear, strict: bool) -> Conjunction:
-        """left ≤ right, or left < right."""
-        coefficients, constant = _sum([left, _scaled(right, -1.0)])
-        coefficients = {variable: value for variable, value in coefficients.items() if value}
-        inputs = [variable for variable in coefficients if variable.kind == "X"]
+    def _atom(self, left: LinearTerm, right: LinearTerm, strict: bool) -> Conjunction:
+        """left ≤ right, or left < right, as a bound of one input or as a constraint on outputs."""
+        difference = _sum([left, right.times(-1.0)])
+        coefficients = {variable: value for variable, value in difference.coefficients.items() if value}
+        inputs = [variable for variable in coefficients if variable.is_input]
         if not coefficients:
             raise UserError("a comparison without a variable says nothing")
         if not inputs:
-            weights = {variable.place: value for variable, value in coefficients.items()}
-            return Conjunction(constraints=[Constraint(weights, -constant, strict)])
+            weights = {variable.flat_index: value for variable, value in coefficients.items()}
+            return Conjunction(constraints=[Constraint(weights, -difference.constant, strict)])
         if len(coefficients) > 1:
             names = ", ".join(variable.name for variable in list(coefficients)[:4])
             raise UserError(f"only bounds of single inputs can be read, not a constraint on {names}")
-        index, factor = inputs[0].place, coefficients[inputs[0]]
-        value = _finite(-constant / factor)
+        index, factor = inputs[0].flat_index, coefficients[inputs[0]]
+        bound = _finite(-difference.constant / factor)
         if strict:
-            value = _finite(_inside(value, -np.sign(factor) * math.inf, self.number))
-        return Conjunction(upper={index: value}) if factor > 0 else Conjunction(lower={index: value})
+            bound = _finite(_next_number(bound, -math.copysign(math.inf, factor), self.input_type))
+        return Conjunction(upper={index: bound}) if factor > 0 else Conjunction(lower={index: bound})
 
 
-def _sum(parts: Iterable[Linear]) -> Linear:
+def _sum(terms: Iterable[LinearTerm]) -> LinearTerm:
     coefficients: dict[Variable, float] = {}
     constant = 0.0
-    for part, added in parts:
-        constant = _finite(constant + added)
-        for variable, value in part.items():
+    for term in terms:
+        constant = _finite(constant + term.constant)
+        for variable, value in term.coefficients.items():
             coefficients[variable] = _finite(coefficients.get(variable, 0.0) + value)
-    return coefficients, constant
-
-
-def _scaled(part: Linear, factor: float) -> Linear:
-    return {name: _finite(value * factor) for name, value in part[0].items()}, _finite(part[1] * factor)
+    return LinearTerm(coefficients, constant)
 
 
 def _finite(value: float) -> float:
@@ -138,13 +139,13 @@ def _finite(value: float) -> float:
     return value
 
 
-def _inside(value: float, towards: float, number: type[np.floating]) -> float:
-    """The first number of a type past a value: what lies strictly beyond it lies there or further.
+def _next_number(value: float, towards: float, number_type: type[np.floating]) -> float:
+    """Return the first number of a type that lies strictly beyond a value.
 
-    >>> _inside(0.5, np.inf, np.float32), _inside(0.1, np.inf, np.float32)
+    >>> _next_number(0.5, np.inf, np.float32), _next_number(0.1, np.inf, np.float32)
     (0.5000000596046448, 0.10000000149011612)
     """
     with np.errstate(over="ignore"):
-        near = number(value)
+        near = number_type(value)
     beyond = float(near) > value if towards > 0 else float(near) < value
-    return float(near) if beyond else float(np.nextafter(near, number(towards)))
+    return float(near) if beyond else float(np.nextafter(near, number_type(towards)))

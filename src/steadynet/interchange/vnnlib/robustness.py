@@ -1,4 +1,4 @@
-"""Local robustness as a property file says it."""
+"""Local robustness as a VNN-LIB property: within a box of inputs, no other class reaches the score of the label."""
 
 from __future__ import annotations
 
@@ -7,32 +7,41 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from steadynet.files import write_atomically
+from steadynet.files import write_text
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 
 
 def robustness_property(lower: Tensor, upper: Tensor, label: int, classes: int) -> VnnlibProperty:
-    """Violated where an input of the box [lower, upper] gives another class at least the label's score.
+    """Return the property that all inputs in a box keep their label.
 
-    The corners, of any shape, are kept exactly: every float32 is a float64.
+    An input violates it if another class has at least the score of the label. The bounds are kept exactly, since every
+    float32 number is a float64 number.
+
+    Args:
+        lower: The lower corner of the box, of any shape.
+        upper: The upper corner of the box, of the same shape.
+        label: The class that every input in the box must have.
+        classes: The number of classes.
 
     >>> import torch
     >>> found = robustness_property(torch.zeros(1, 2, 2), torch.ones(1, 2, 2), label=1, classes=3)
-    >>> found.input_size, [case.matrix.tolist() for case in found.disjuncts]
+    >>> found.input_size, [disjunct.matrix.tolist() for disjunct in found.disjuncts]
     (4, [[[-1.0, 1.0, 0.0]], [[0.0, 1.0, -1.0]]])
     """
     low, high = (corner.detach().cpu().double().flatten().numpy() for corner in (lower, upper))
-    eye = np.eye(classes)
-    cases = [
-        Disjunct(low, high, (eye[label] - eye[other])[None], np.zeros(1)) for other in range(classes) if other != label
+    one_hot = np.eye(classes)
+    disjuncts = [
+        Disjunct(low, high, (one_hot[label] - one_hot[other])[None], np.zeros(1))
+        for other in range(classes)
+        if other != label
     ]
-    return VnnlibProperty(len(low), classes, tuple(cases))
+    return VnnlibProperty(len(low), classes, tuple(disjuncts))
 
 
 def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) -> str:
-    """The same property in the few words of VNN-LIB that every tool reads, numbers to the last digit.
+    """Return the same property as text in the subset of VNN-LIB 1.0 that every tool reads.
 
-    Bounds stand alone, once, without exponents; classes are compared directly.
+    Each bound is an assertion of its own, written exactly and without exponents, and classes are compared directly.
 
     >>> import torch
     >>> print(format_robustness(torch.tensor([2.0**-20]), torch.tensor([0.5]), label=0, classes=3), end="")
@@ -58,6 +67,5 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
 
 
 def write_robustness(path: str | Path, lower: Tensor, upper: Tensor, label: int, classes: int) -> None:
-    """The property as a file, whole or not at all."""
-    text = format_robustness(lower, upper, label, classes)
-    write_atomically(Path(path), lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Write the text of ``format_robustness`` to a file."""
+    write_text(Path(path), format_robustness(lower, upper, label, classes))

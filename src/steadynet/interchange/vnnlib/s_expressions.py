@@ -1,4 +1,4 @@
-"""S-expressions: the brackets of VNN-LIB, read with limits, since files may come from anyone."""
+"""S-expressions, the bracket syntax of VNN-LIB; parsed within limits, since files may come from anyone."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from steadynet.errors import UserError
 
 Expression = str | list["Expression"]
 
-# brackets, a word with its indices (VNN-LIB 2.0), a string, a word, a square bracket out of place, a comment
+MAX_DEPTH = 64
+MAX_TOKENS = 10_000_000  # words, brackets and comments
+# a bracket, a word with indices (VNN-LIB 2.0), a string, a word, a square bracket in the wrong place, a comment
 _TOKEN = re.compile(r'[()]|[^\s();"\[\]]+\s*\[[\d\s,]*\]|"[^"]*"|[^\s();\[\]]+|[\[\]]|;[^\n]*')
-DEEPEST = 64
-MOST_WORDS = 10_000_000  # brackets and comments, too
 
 
-def read_expressions(text: str) -> list[Expression]:
-    """The top-level expressions of a text; comments run from ; to the end of the line.
+def parse_expressions(text: str) -> list[Expression]:
+    """Parse the top-level expressions of a text; a comment runs from ; to the end of the line.
 
-    >>> read_expressions("(assert (<= X_0 0.5)) ; a bound")
+    >>> parse_expressions("(assert (<= X_0 0.5)) ; a bound")
     [['assert', ['<=', 'X_0', '0.5']]]
-    >>> read_expressions("(<= X [0, 1] Y[2])")
+    >>> parse_expressions("(<= X [0, 1] Y[2])")
     [['<=', 'X [0, 1]', 'Y[2]']]
     """
     result: list[Expression] = []
     open_lists: list[list[Expression]] = [result]
     for token in _tokens(text):
         if token == "(":
-            if len(open_lists) > DEEPEST:
-                raise UserError(f"brackets are nested deeper than {DEEPEST}")
+            if len(open_lists) > MAX_DEPTH:
+                raise UserError(f"brackets are nested deeper than {MAX_DEPTH}")
             inner: list[Expression] = []
             open_lists[-1].append(inner)
             open_lists.append(inner)
@@ -43,26 +43,27 @@ def read_expressions(text: str) -> list[Expression]:
     return result
 
 
-def first_word(text: str) -> str:
-    """What the first statement of a text is called, before anything else of it is read.
+def first_keyword(text: str) -> str:
+    """Return the keyword of the first statement without parsing the rest; empty if there is no statement.
 
-    >>> first_word("; comment (not this) \\n (assert (<= X_0 0.5)")
+    >>> first_keyword("; comment (not this) \\n (assert (<= X_0 0.5)")
     'assert'
     """
     tokens = _tokens(text)
     return next(tokens, "") if next(tokens, "") == "(" else ""
 
 
-def shown(expression: Expression) -> str:
-    """The beginning of an expression, for an error message of one line."""
-    text = expression if isinstance(expression, str) else "(" + " ".join(map(shown, expression[:4])) + ")"
+def excerpt(expression: Expression) -> str:
+    """Return the beginning of an expression, for an error message of one line."""
+    text = expression if isinstance(expression, str) else "(" + " ".join(map(excerpt, expression[:4])) + ")"
     text = "".join(letter if letter.isprintable() else "?" for letter in text[:61])
     return text if len(text) <= 60 else text[:60] + "…"
 
 
 def _tokens(text: str) -> Iterator[str]:
+    """Iterate over the tokens of a text, without comments."""
     for count, found in enumerate(_TOKEN.finditer(text)):
-        if count >= MOST_WORDS:
-            raise UserError(f"there are more than {MOST_WORDS} words")
+        if count >= MAX_TOKENS:
+            raise UserError(f"there are more than {MAX_TOKENS} words")
         if not found[0].startswith(";"):
             yield found[0]

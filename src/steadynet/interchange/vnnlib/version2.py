@@ -1,28 +1,30 @@
-"""VNN-LIB 2.0: one network with one input and one output tensor, and any formula that is linear in the outputs.
+"""VNN-LIB 2.0: the text of a property, parsed and formatted.
 
-The text is read by our own reader, for the standard's parser (the package ``vnnlib``) may crash the process on deep
-brackets; that parser checks what we write. Indices count in row-major order.
+Read are properties of one network with one input and one output tensor, with any formula that is linear in the
+outputs. Texts are parsed here and not by the standard's own parser (the package ``vnnlib``), since that one can crash
+the process on deeply nested brackets. It does check what is written. Elements are counted in row-major order.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
 
 from steadynet.errors import UserError, one_line
 from steadynet.interchange.vnnlib.assertions import format_assertions
-from steadynet.interchange.vnnlib.conjunctions import Conjunction, product, property_of
-from steadynet.interchange.vnnlib.formulas import Grammar, Variable
+from steadynet.interchange.vnnlib.formulas import FormulaParser, Variable
+from steadynet.interchange.vnnlib.normal_form import NormalForm
 from steadynet.interchange.vnnlib.property import VnnlibProperty
-from steadynet.interchange.vnnlib.s_expressions import Expression, read_expressions, shown
+from steadynet.interchange.vnnlib.s_expressions import Expression, excerpt, parse_expressions
 
 VERSION_STATEMENT = "vnnlib-version"
 COMPARISONS = ("<=", ">=", "<", ">", "==", "!=")
-NUMBERS: dict[str, type[np.floating]] = {"float32": np.float32, "real": np.float64, "Real": np.float64}
-LARGEST_TENSOR = 10_000_000
+NUMBER_TYPES: dict[str, type[np.floating]] = {"float32": np.float32, "real": np.float64, "Real": np.float64}
+MAX_TENSOR_SIZE = 10_000_000
 _VERSION = re.compile(r"<(\d{1,9})\.\d{1,9}>", re.ASCII)
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _INDEXED = re.compile(r"([A-Za-z]\w*)\s*\[([\d\s,]*)\]", re.ASCII)
@@ -30,37 +32,41 @@ _INDEXED = re.compile(r"([A-Za-z]\w*)\s*\[([\d\s,]*)\]", re.ASCII)
 Shape = tuple[int, ...]
 
 
+@dataclass(frozen=True)
 class _Tensor:
-    """A declared input (X) or output (Y)."""
+    """The declared input or output of the network."""
 
-    def __init__(self, kind: str, name: str, element: str, shape: Shape) -> None:
-        if element not in NUMBERS:
-            raise UserError(f"{name} is of {element}: only float32 and real can be decided")
-        if not all(shape) or math.prod(shape) > LARGEST_TENSOR:
-            raise UserError(f"{name} has the shape {list(shape)[:8]}, which is empty or too large")
-        self.kind, self.name, self.number, self.shape = kind, name, NUMBERS[element], shape
+    is_input: bool
+    name: str
+    number_type: type[np.floating]
+    shape: Shape
 
-    def variable(self, place: Shape) -> Variable:
-        """The element at a place."""
-        named = _named(self.name, place)
-        if len(place) != len(self.shape) or any(at >= size for at, size in zip(place, self.shape, strict=True)):
-            raise UserError(f"{named} lies outside of {self.name}, which has the shape {list(self.shape)}")
-        index = 0
-        for at, size in zip(place, self.shape, strict=True):
-            index = index * size + at
-        return Variable(self.kind, index, named)
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
 
-    def name_at(self, index: int) -> str:
-        """What the element at an index of the flat tensor is called."""
-        return _named(self.name, tuple(map(int, np.unravel_index(index, self.shape))))
+    def variable(self, indices: Shape) -> Variable:
+        """Return the element at some indices."""
+        name = _element_name(self.name, indices)
+        if len(indices) != len(self.shape) or any(at >= size for at, size in zip(indices, self.shape, strict=True)):
+            raise UserError(f"{name} lies outside of {self.name}, which has the shape {list(self.shape)}")
+        flat_index = 0
+        for at, size in zip(indices, self.shape, strict=True):
+            flat_index = flat_index * size + at
+        return Variable(self.is_input, flat_index, name)
+
+    def name_at(self, flat_index: int) -> str:
+        """Return the name of an element by its index in the flattened tensor."""
+        return _element_name(self.name, tuple(map(int, np.unravel_index(flat_index, self.shape))))
 
 
 def parse_vnnlib2(text: str) -> VnnlibProperty:
-    """The property that a text in VNN-LIB 2.0 describes.
+    """Parse a property in VNN-LIB 2.0.
 
-    Strict constraints on outputs stay strict; a strict bound of an input is the next number of its type inside.
+    Strict constraints on outputs stay strict. A strict bound of an input becomes the next number of the input's type.
     """
-    match read_expressions(text):
+    match parse_expressions(text):
         case [["vnnlib-version", str(version)], ["declare-network", str(), *declarations], *rest] if (
             found := _VERSION.fullmatch(version)
         ):
@@ -70,112 +76,126 @@ def parse_vnnlib2(text: str) -> VnnlibProperty:
         case _:
             raise UserError("VNN-LIB 2.0 begins with (vnnlib-version <2.0>) and (declare-network …)")
     tensors = {tensor.name: tensor for tensor in (source, target)}
-    grammar = Grammar(COMPARISONS, lambda word: _variable(word, tensors), source.number)
-    base, alternatives = Conjunction(), [Conjunction()]
-    for assertion in rest:
-        cases = grammar.disjuncts(_asserted(assertion))
-        if len(cases) == 1:
-            base.extend(cases[0])
-        else:
-            alternatives = product(alternatives, cases)
-    return property_of(base, alternatives, math.prod(source.shape), math.prod(target.shape), source.name_at)
+    parser = FormulaParser(COMPARISONS, lambda word: _variable(word, tensors), source.number_type)
+    asserted = NormalForm()
+    for statement in rest:
+        asserted.add(parser.formula(_asserted_formula(statement)))
+    return asserted.to_property(source.size, target.size, source.name_at)
 
 
 def _tensors(declarations: list[Expression]) -> tuple[_Tensor, _Tensor]:
     match declarations:
         case [["declare-input", str(x), str(x_type)], ["declare-output", str(y), str(y_type)]]:
-            source, target = _tensor("X", x, x_type), _tensor("Y", y, y_type)
+            source, target = _tensor(x, x_type, is_input=True), _tensor(y, y_type, is_input=False)
             if source.name == target.name:
                 raise UserError(f"{source.name} is declared twice")
             return source, target
     kinds = [part[0] if isinstance(part, list) and part else part for part in declarations]
-    for kind, said in (
-        ("declare-hidden", "constraints on hidden neurons cannot be decided"),
-        ("equal-to", "several networks cannot be decided"),
-        ("isomorphic-to", "several networks cannot be decided"),
+    for kind, reason in (
+        ("declare-hidden", "constraints on hidden neurons are not supported"),
+        ("equal-to", "several networks are not supported"),
+        ("isomorphic-to", "several networks are not supported"),
     ):
         if kind in kinds:
-            raise UserError(said)
+            raise UserError(reason)
     if kinds.count("declare-input") > 1 or kinds.count("declare-output") > 1:
-        raise UserError("a network with several inputs or outputs cannot be decided")
-    raise UserError(f"not one input and one output: {shown(declarations)}")
+        raise UserError("a network with several inputs or outputs is not supported")
+    raise UserError(f"not one input and one output: {excerpt(declarations)}")
 
 
-def _tensor(kind: str, name: str, type_and_shape: str) -> _Tensor:
+def _tensor(name: str, type_and_shape: str, *, is_input: bool) -> _Tensor:
     found = _INDEXED.fullmatch(type_and_shape)
     if not _NAME.fullmatch(name) or not found:
-        raise UserError(f"not a tensor's name, type and shape: {shown([name, type_and_shape])}")
-    return _Tensor(kind, name, found[1], _indices(found[2]))
+        raise UserError(f"not a tensor's name, type and shape: {excerpt([name, type_and_shape])}")
+    number_type, shape = NUMBER_TYPES.get(found[1]), _indices(found[2])
+    if number_type is None:
+        raise UserError(f"{name} has the type {found[1]}: only float32 and real are supported")
+    if not all(shape) or math.prod(shape) > MAX_TENSOR_SIZE:
+        raise UserError(f"{name} has the shape {list(shape)[:8]}, which is empty or too large")
+    return _Tensor(is_input, name, number_type, shape)
 
 
 def _indices(text: str) -> Shape:
     words = [word.strip() for word in text.split(",")] if text.strip() else []
     if not all(word.isdigit() and len(word) < 10 for word in words):
-        raise UserError(f"not a list of indices: [{shown(text)}]")
+        raise UserError(f"not a list of indices: [{excerpt(text)}]")
     return tuple(map(int, words))
 
 
-def _asserted(statement: Expression) -> Expression:
+def _asserted_formula(statement: Expression) -> Expression:
     match statement:
         case ["assert", formula]:
             return formula
         case ["declare-network", *_]:
-            raise UserError("several networks cannot be decided")
-    raise UserError(f"not an assertion: {shown(statement)}")
+            raise UserError("several networks are not supported")
+    raise UserError(f"not an assertion: {excerpt(statement)}")
 
 
 def _variable(word: str, tensors: dict[str, _Tensor]) -> Variable:
     found = _INDEXED.fullmatch(word)
     name = found[1] if found else word
     if name not in tensors:
-        raise UserError(f"'{shown(word)}' is neither a number nor an element of {' or '.join(tensors)}")
+        raise UserError(f"'{excerpt(word)}' is neither a number nor an element of {' or '.join(tensors)}")
     if found and not found[2].strip():
-        raise UserError(f"'{shown(word)}' has no index")
+        raise UserError(f"'{excerpt(word)}' has no index")
     return tensors[name].variable(_indices(found[2]) if found else ())
 
 
-def _named(name: str, place: Shape) -> str:
-    return f"{name}[{','.join(map(str, place))}]" if place else name
+def _element_name(name: str, indices: Shape) -> str:
+    return f"{name}[{','.join(map(str, indices))}]" if indices else name
 
 
-def _names(name: str, shape: Shape) -> list[str]:
-    return [_named(name, tuple(map(int, place))) for place in np.ndindex(*shape)]
+def _element_names(name: str, shape: Shape) -> list[str]:
+    return [_element_name(name, tuple(map(int, indices))) for indices in np.ndindex(*shape)]
 
 
 def format_vnnlib2(
     vnnlib_property: VnnlibProperty, input_shape: Shape | None = None, output_shape: Shape | None = None
 ) -> str:
-    """The text of a property of a network with these shapes, batch axis and all: (1, n) if not given."""
-    shapes = [input_shape or (1, vnnlib_property.input_size), output_shape or (1, vnnlib_property.output_size)]
-    for kind, shape, size in zip(
-        ("in", "out"), shapes, (vnnlib_property.input_size, vnnlib_property.output_size), strict=True
-    ):
-        if math.prod(shape) != size or min(shape) < 1:
-            raise UserError(f"the property has {size} {kind}puts, the shape {list(shape)} does not")
-    x, y = (f"float32 [{','.join(map(str, shape))}]" for shape in shapes)
-    lines = [f"({VERSION_STATEMENT} <2.0>)", "(declare-network N"]
-    lines += [f"    (declare-input X {x})", f"    (declare-output Y {y})", ")"]
-    names = _names("X", shapes[0]), _names("Y", shapes[1])
-    return "\n".join([*lines, *format_assertions(vnnlib_property, *names, _decimal), ""])
+    """Return a property as text in VNN-LIB 2.0.
+
+    Args:
+        vnnlib_property: The property.
+        input_shape: The shape of the network's input, with the batch axis. By default (1, inputs).
+        output_shape: The shape of the network's output, likewise.
+    """
+    input_shape = input_shape or (1, vnnlib_property.input_size)
+    output_shape = output_shape or (1, vnnlib_property.output_size)
+    _check_shape("inputs", vnnlib_property.input_size, input_shape)
+    _check_shape("outputs", vnnlib_property.output_size, output_shape)
+    lines = [
+        f"({VERSION_STATEMENT} <2.0>)",
+        "(declare-network N",
+        f"    (declare-input X float32 [{','.join(map(str, input_shape))}])",
+        f"    (declare-output Y float32 [{','.join(map(str, output_shape))}])",
+        ")",
+    ]
+    names = _element_names("X", input_shape), _element_names("Y", output_shape)
+    return "\n".join([*lines, *format_assertions(vnnlib_property, *names, _format_number), ""])
 
 
-def _decimal(value: float) -> str:
-    """A number to the last digit; VNN-LIB 2.0 has no exponents, and a point makes it a float.
+def _check_shape(what: str, size: int, shape: Shape) -> None:
+    if math.prod(shape) != size or min(shape) < 1:
+        raise UserError(f"the property has {size} {what}, but the shape {list(shape)} has not")
 
-    >>> _decimal(1e-05), _decimal(-3.0), _decimal(1e22)
+
+def _format_number(value: float) -> str:
+    """Write a number exactly. VNN-LIB 2.0 has no exponents, and a number without a point would be an integer.
+
+    >>> _format_number(1e-05), _format_number(-3.0), _format_number(1e22)
     ('0.00001', '-3.0', '10000000000000000000000.0')
     """
     text = format(Decimal(repr(value)), "f")
     return text if "." in text else f"{text}.0"
 
 
-def check_by_standard(text: str) -> None:
-    """Let the standard's parser read a text of ours, where it is installed."""
+def check_with_standard_parser(text: str) -> None:
+    """Check a text with the standard's own parser (the package ``vnnlib``), if it is installed."""
     try:
         from vnnlib import parse_query_string
-    except ImportError:  # no wheel for this machine, or another package of that name
+    except ImportError:  # there is no wheel for this machine, or another package has this name
         return
     try:
         parse_query_string(text)
-    except Exception as error:  # its own, and what its C++ lets through
-        raise UserError(f"the standard's parser refuses what was to be written: {one_line(error)}") from error
+    except Exception as error:  # of its own types, or of what its C++ code lets through
+        raise UserError(f"the standard's parser rejects the text that was to be written: {one_line(error)}") from error
