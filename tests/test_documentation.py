@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from pages import ROOT, blocks, commands, page_text, run_page
-from steadynet.cli import _parse
+from steadynet.cli import parse_command_line
 
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
@@ -38,7 +38,7 @@ def test_commands_that_are_not_run_have_flags_that_exist(page):
         for line in commands(block.code) if block.language in ("bash", "console") else []:
             words = shlex.split(line, comments=True)
             if "steadynet" in words and "--version" not in words:
-                assert _parse(words[words.index("steadynet") + 1 :]).command
+                assert parse_command_line(words[words.index("steadynet") + 1 :]).command
 
 
 def test_every_make_target_of_the_readme_exists():

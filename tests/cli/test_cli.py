@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from rich.console import Console
 
 from runs import files, same_weights, tiny, write_inputs
 from steadynet import objectives
-from steadynet.cli import COMMANDS, demo, main
+from steadynet.cli import demo, main
 from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
 from steadynet.cli.display.training import TrainingDisplay
@@ -37,71 +36,6 @@ def run(tmp_path_factory):
     write_inputs(folder)
     assert main(["train", *tiny(folder, method="nbc", eps=0.05), "--out", str(folder / "run")]) == 0
     return folder / "run"
-
-
-# Help and lists
-
-
-def test_help_of_every_command(capsys):
-    for arguments in ([], ["--help"], *([name, "--help"] for name in COMMANDS)):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 0
-        assert capsys.readouterr().out.startswith("usage: steadynet")
-
-
-def test_version(capsys):
-    with pytest.raises(SystemExit):
-        main(["--version"])
-    assert capsys.readouterr().out.startswith("steadynet 0.")
-
-
-def test_a_flag_for_every_setting(capsys):
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = capsys.readouterr().out
-    for flag in ("--data", "--phases", "--init", "--config", "--schedule constant|one-cycle", "--beta N", "--no-clip"):
-        assert flag in text
-
-
-def test_lists(capsys):
-    methods = said(capsys, "list", "methods")
-    assert all(f"{name}: " in methods for name in ("natural", "madry", "trades", "rs", "nbc"))
-    assert "rank-power" in methods
-    models = said(capsys, "list", "models")
-    assert "M1" in models
-    assert "166,406" in models
-    assert said(capsys, "list", "data") == said(capsys, "data", "list")
-    assert "fashion-mnist" in said(capsys, "data", "list")
-
-
-def test_data_where_and_fetch(capsys, tmp_path, monkeypatch):
-    monkeypatch.setenv("STEADYNET_DATA", str(tmp_path / "sets"))
-    assert said(capsys, "data", "where").strip() == str(tmp_path / "sets")
-    assert said(capsys, "data", "fetch", "digits").startswith("digits: /")
-
-
-def test_importing_costs_nothing():
-    code = "import sys, steadynet; print(sorted({'torch', 'numpy', 'rich'} & set(sys.modules)))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
-
-
-def test_help_comes_at_once():
-    """In processor time, which other work on the machine does not lengthen much."""
-
-    def seconds():
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([STEADYNET, "--help"], check=True, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    assert min(seconds() for _ in range(5)) < 0.3
-
-
-def test_a_reader_who_leaves_early_is_no_error():
-    shell = f"set -o pipefail; {STEADYNET} list models | head -n 1 > /dev/null"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
 
 
 # Train and evaluate
@@ -172,10 +106,12 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
 
 def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "PER_CLASS", 1)
+    monkeypatch.setattr(demo, "PGD_STEPS", 2)
+    monkeypatch.setitem(demo.TRAINING, "train_images", 500)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
     for radius in ("0.1", "0.2", "0.3"):
-        assert re.search(rf"under attack \(PGD-20\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
+        assert re.search(rf"under attack \(PGD-2\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
         assert re.search(rf"stable neurons \(ibp\) at ε {radius} +\d+\.\d % +\d+\.\d %", text)
     assert re.search(r"Of the same 10 images, \d+ are proved robust with NBC and \d+ without it.", text)
     assert {"natural", "nbc", "report"} == {path.name for path in (tmp_path / "demo").iterdir()}
@@ -205,7 +141,7 @@ def test_a_new_method_is_one_file(run, tmp_path, capsys, monkeypatch):
         assert "shouting: logits, loud" in said(capsys, "list", "methods")
         with pytest.raises(SystemExit):
             main(["train", "--help"])
-        assert "shouting: how loud, in % of a shout [2.5]" in " ".join(capsys.readouterr().out.split())
+        assert "shouting: how loud, in % of a shout (default: 2.5)" in " ".join(capsys.readouterr().out.split())
         flags = [*tiny(run.parent, method="shouting+nbc"), "--loudness", "3", "--out", tmp_path / "run"]
         text = said(capsys, "train", *flags)
         assert "shouting: loudness 3.0" in text

@@ -223,7 +223,7 @@ def test_a_new_verifier_is_one_file(guess, run, capsys):
     assert "guess: says what it is told" in said(capsys, "list", "verifiers")
     with pytest.raises(SystemExit):
         main(["verify", "--help"])
-    assert "guess: what to say [unsat]" in " ".join(capsys.readouterr().out.split())
+    assert "guess: what to say (default: unsat)" in " ".join(capsys.readouterr().out.split())
     ask = ["verify", run, "--verifier", "guess", "--eps", "0.05", "--per-class", 3]
     assert "12/12 (100.0 %)" in said(capsys, *ask, "--word", "unknown")
     text = said(capsys, *ask, "--word", "error")

@@ -141,7 +141,7 @@ def test_a_ctrl_c_in_a_terminal_saves_every_training_in_the_middle_of_its_epoch(
     os.killpg(process.pid, signal.SIGINT)  # the whole group hears it
     assert process.wait() == 130
     said = (tmp_path / "log").read_text()
-    assert "stopped; everything done is saved" in said
+    assert "stopped: everything done is saved" in said
     assert "Traceback" not in said
     runs = list((tmp_path / "out" / "runs").iterdir())
     assert len(runs) == 2

@@ -159,7 +159,7 @@ def test_terminated_it_saves_and_says_how_to_go_on(finished, tmp_path):
     os.kill(process.pid, signal.SIGTERM)
     process.join()
     assert process.exitcode == 130
-    assert "stopped; everything done is saved" in log.read_text()
+    assert "stopped: everything done is saved" in log.read_text()
     before = tasks_done(out)
     assert collect([out])[0].facts["done so far"] == f"{before} of 36 tasks"
     code, output = reproduce(grid, out)

@@ -88,7 +88,7 @@ def test_a_window_that_cannot_be_reached(natural, tmp_path, capsys):
 
 
 def test_what_is_wrong_is_said(natural, tmp_path, capsys):
-    assert "--init names the run" in refused(capsys, "tune", "--target-drop", 1, 2, "--out", tmp_path / "x")
+    assert "such as --init runs/first" in refused(capsys, "tune", "--target-drop", 1, 2, "--out", tmp_path / "x")
     assert "is not a run directory" in refused(
         capsys, "tune", "--init", tmp_path, "--target-drop", 1, 2, "--out", tmp_path / "x"
     )

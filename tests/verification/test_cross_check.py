@@ -95,7 +95,7 @@ def test_mistakes_are_answered_by_one_line_before_any_work(tmp_path, capsys, mon
     nowhere = tmp_path / "no-run"
     for words, complaint in (
         (["--verifiers", "branch_and_bond", "milp"], "did you mean 'branch_and_bound'"),
-        (["--verifiers", "milp", "--restarts", "3"], "--restarts is no setting of milp"),
+        (["--verifiers", "milp", "--restarts", "3"], "--restarts is not a setting of milp"),
         (["--verifiers", "milp", "competition"], "--tool FOLDER"),
         (["--verifiers", "milp", "competition", "--tool", str(tmp_path)], "has no run_instance.sh"),
         (["--verifiers", "milp", "alpha_beta_crown"], "--abcrown-home FOLDER"),

@@ -239,7 +239,7 @@ def test_what_a_newcomer_gets_wrong_is_one_line(network_file, tmp_path, capsys):
         ([str(network_file)], "give a network and a property"),
         ([str(network_file), str(other)], "1 inputs and 1 outputs"),
         ([str(network_file), str(tmp_path / "none.vnnlib")], "No such file"),
-        ([str(network_file), str(other), "--timeout", "0"], "larger than 0"),
+        ([str(network_file), str(other), "--timeout", "0"], "not a time in seconds above 0"),
         (["--instances", str(other)], "not 'network,property,seconds'"),
         ([str(network_file), str(other), "--verifier", "mlip"], "milp"),
     ):

@@ -1,4 +1,7 @@
-"""The command line: parse, call, show. One file a command; what a command needs is imported when it runs."""
+"""The command line: each command parses its arguments, calls the library and shows the result.
+
+There is one file per command. A command imports what it needs when it runs, so that ``steadynet --help`` is quick.
+"""
 
 from __future__ import annotations
 
@@ -26,63 +29,112 @@ from steadynet.cli import (
     view,
     vnncomp,
 )
-from steadynet.cli.parsing import Parser, parse
+from steadynet.cli.command import Command
+from steadynet.cli.parsing import Parser, parse, wrapped
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.training.distributed.torchrun_env import give_way, this_process
 from steadynet.training.interruption import InterruptedByUserError
 
-EPILOGUE = """\
-first steps:
-  steadynet demo                                        two networks, side by side, in minutes
-  steadynet train --data digits --method nbc --out runs/first
-  steadynet evaluate runs/first --eps 0.1 0.2 0.3
-  steadynet verify runs/first --eps 0.1 --timeout 10    proofs and counterexamples
-  steadynet report runs/first --open                    tables, figures and a page to look at
-"""
+FIRST = """\
+Try these three commands first:
+  steadynet demo                                 see the idea in a minute or two
+  steadynet train --method nbc --out runs/first  train on built-in data
+  steadynet verify runs/first --eps 0.1          prove or refute its robustness"""
 
-COMMANDS = {
-    "demo": demo.COMMAND,
-    "train": train.COMMAND,
-    "evaluate": evaluate.COMMAND,
-    "verify": verify.COMMAND,
-    "cross-check": cross_check.COMMAND,
-    "tune": tune.COMMAND,
-    "reproduce": reproduce.COMMAND,
-    "status": status.COMMAND,
-    "report": report.COMMAND,
-    "view": view.COMMAND,
-    "prune": prune.COMMAND,
-    "export": export.COMMAND,
-    "vnncomp": vnncomp.COMMAND,
-    "data": data.COMMAND,
-    "list": listing.COMMAND,
+STAGES: dict[str, dict[str, Command]] = {
+    "1. train": {"data": data.COMMAND, "train": train.COMMAND, "tune": tune.COMMAND, "prune": prune.COMMAND},
+    "2. verify": {
+        "evaluate": evaluate.COMMAND,
+        "verify": verify.COMMAND,
+        "cross-check": cross_check.COMMAND,
+        "export": export.COMMAND,
+        "vnncomp": vnncomp.COMMAND,
+    },
+    "3. report": {"report": report.COMMAND, "view": view.COMMAND},
+    "all stages at once": {"demo": demo.COMMAND, "reproduce": reproduce.COMMAND, "status": status.COMMAND},
+    "look up": {"list": listing.COMMAND},
 }
+COMMANDS = {name: command for commands in STAGES.values() for name, command in commands.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; its exit code.
+    """Run one command.
 
-    0 when it went well, 1 where verifiers contradict or a job failed, 2 for a mistake, 130 when interrupted.
+    Args:
+        arguments: The words after ``steadynet``; those of the process by default.
+
+    Returns:
+        The exit code: 0 when all went well, 1 when verifiers contradict each other or a job failed, 2 when the user
+        made a mistake, 130 when the user interrupted.
     """
     try:
         with _one_line_warnings():
-            parsed = _parse(sys.argv[1:] if arguments is None else arguments)
+            parsed = parse_command_line(sys.argv[1:] if arguments is None else arguments)
             return COMMANDS[parsed.command].run(parsed) or 0
     except InterruptedByUserError as stop:
         return _stop(str(stop))
     except UserError as error:
-        return _end(2, f"error: {error}")
+        return _fail(f"error: {error}")
     except KeyboardInterrupt:
         return _stop("interrupted")
     except BrokenPipeError:
         return 0
-    except OSError as error:  # what no module has words for: a missing right, a broken disk, a name too long
-        return _end(2, f"error: {f'{error.filename}: ' if error.filename else ''}{one_line(error)}")
+    except OSError as error:  # an error that no module explains, such as a missing permission or a full disk
+        return _fail(f"error: {f'{error.filename}: ' if error.filename else ''}{one_line(error)}")
 
 
-def _end(code: int, line: str) -> int:
+def parse_command_line(arguments: list[str]) -> argparse.Namespace:
+    """Parse the words after ``steadynet``.
+
+    Returns:
+        The arguments of the command; ``command`` is its name and ``words`` are the words as the user typed them.
+
+    Raises:
+        UserError: An argument is wrong, missing or unknown.
+    """
+    from steadynet import __version__
+
+    parser = Parser(prog="steadynet", usage="steadynet COMMAND [options]", description=_overview())
+    parser.add_argument("--version", action="version", version=f"steadynet {__version__}", help="print the version")
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", parser_class=Parser, prog="steadynet", help=argparse.SUPPRESS
+    )
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    chosen = parser
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name,
+            usage=f"steadynet {name} {command.usage}",
+            description=wrapped(command.description),
+            epilog=command.epilogue,
+        )
+        if name == asked:  # only the command asked for needs its flags, and what they import
+            command.configure(subparser)
+            chosen = subparser
+    if not arguments:
+        parser.print_help()
+        raise SystemExit(0)
+    if asked is not None and asked not in COMMANDS:
+        raise UnknownNameError("command", asked, COMMANDS)
+    parsed = parse(parser, chosen, arguments)
+    if parsed.command is None:
+        raise UserError(f"name a command: {', '.join(COMMANDS)} (see steadynet --help)")
+    parsed.words = arguments
+    return parsed
+
+
+def _overview() -> str:
+    """Return the text of ``steadynet --help``: the first steps, then the commands by stage."""
+    parts = ["Train neural networks that can be proved robust.", FIRST, "The commands, by stage of the work:"]
+    for stage, commands in STAGES.items():
+        lines = [wrapped(f"  {name:<13}{command.summary}", indent=15 * " ") for name, command in commands.items()]
+        parts.append("\n".join([f"{stage}:", *lines]))
+    return "\n\n".join([*parts, "steadynet COMMAND --help explains a command and ends with examples."])
+
+
+def _fail(line: str) -> int:
     _say(give_way() + line)
-    return code
+    return 2
 
 
 def _stop(line: str) -> int:
@@ -97,7 +149,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _one_line_warnings() -> Iterator[None]:
-    """A warning is one line for its reader, not a line of our source."""
+    """Print a warning as one line, without the line of source code that raised it."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if this_process().is_first:
@@ -108,28 +160,3 @@ def _one_line_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.showwarning = before
-
-
-def _parse(arguments: list[str]) -> argparse.Namespace:
-    from steadynet import __version__
-
-    parser = Parser(prog="steadynet", description="Train neural networks that can be proved robust.", epilog=EPILOGUE)
-    parser.add_argument("--version", action="version", version=f"steadynet {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    asked = next((word for word in arguments if not word.startswith("-")), None)
-    chosen = parser
-    for name, command in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=command.help, description=f"{command.help}.")
-        if name == asked:  # only the command asked for needs its flags, and what they import
-            command.configure(subparser)
-            chosen = subparser
-    if not arguments:
-        parser.print_help()
-        raise SystemExit(0)
-    if asked is not None and asked not in COMMANDS:
-        raise UnknownNameError("command", asked, COMMANDS)
-    parsed = parse(parser, chosen, arguments)
-    parsed.words = arguments  # as the user typed them
-    if parsed.command is None:
-        raise UserError(f"name a command: {', '.join(COMMANDS)} (see steadynet --help)")
-    return parsed

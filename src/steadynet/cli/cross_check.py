@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, add_json, add_threads, use_threads
 from steadynet.cli.parsing import Parser, flag_of, given_settings
 from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
 from steadynet.cli.selection import add_selection, select
@@ -21,26 +21,29 @@ DEFAULT = ("branch_and_bound", "milp")
 
 def _configure(parser: Parser) -> None:
     add_selection(parser)
-    parser.add_argument("--verifiers", nargs="+", default=DEFAULT, metavar="NAME", help=f"whom [{' '.join(DEFAULT)}]")
-    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--verifiers",
+        nargs="+",
+        default=DEFAULT,
+        metavar="NAME",
+        help=f"the verifiers to compare; steadynet list verifiers shows all (default: {' '.join(DEFAULT)})",
+    )
+    add_threads(parser)
+    add_json(parser)
     add_verifier_settings(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    import torch
-
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.cross_check import CrossCheck
 
-    verifiers = _verifiers(arguments)  # a missing tool is said before anything is loaded
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    verifiers = _verifiers(arguments)  # first, so that a missing tool is reported before anything is loaded
+    use_threads(arguments)
     chosen = select(arguments)
     asked = CrossCheck(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifiers, chosen.data)
     with progress_bar() as progress:
-        task = progress.add_task("asking", total=len(asked), note="")
-        asked.decide(lambda name: progress.update(task, advance=1, description=f"asking {name}"))
+        task = progress.add_task("verifying", total=len(asked), note="")
+        asked.decide(lambda name: progress.update(task, advance=1, description=f"verifying by {name}"))
         result = asked.summary()
     if arguments.json:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
@@ -50,7 +53,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
-    """The verifiers asked for, each with those of the settings that it has; a setting that none has is an error."""
+    """Make the chosen verifiers, each with those of the given settings that it has.
+
+    Raises:
+        UserError: A verifier is unknown, or none of them has a given setting.
+    """
     from steadynet.errors import UserError
     from steadynet.plugins import choose, settings_of
     from steadynet.verification import verifiers
@@ -63,7 +70,7 @@ def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
     }
     for key in given:
         if not any(key in settings for settings in known.values()):
-            raise UserError(f"{flag_of(key)} is no setting of {' or '.join(names)}")
+            raise UserError(f"{flag_of(key)} is not a setting of {' or '.join(names)}")
     return [
         make_verifier(name, {key: value for key, value in given.items() if key in settings})
         for name, settings in known.items()
@@ -107,4 +114,17 @@ def _contradiction(found: Evidence) -> str:
     )
 
 
-COMMAND = Command("the same properties through several verifiers, which must not contradict", _configure, _run)
+COMMAND = Command(
+    summary="compare the verdicts of several verifiers",
+    description=(
+        "Put the same properties of a trained network through several verifiers and compare their verdicts and times. "
+        "If one refutes what another proves, the evidence is kept in the run directory and the exit code is 1."
+    ),
+    usage="RUN [--verifiers NAME ...] [--eps RADIUS ...] [--per-class N] [options]",
+    examples=(
+        "steadynet cross-check runs/first --eps 0.05 --per-class 1",
+        "steadynet cross-check runs/first --verifiers branch_and_bound milp --eps 0.05 --per-class 1 --timeout 60",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -1,4 +1,4 @@
-"""``steadynet data list | fetch | where``."""
+"""``steadynet data list``, ``data fetch`` and ``data where``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,21 @@ from steadynet.errors import UserError
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("action", choices=["list", "fetch", "where"], help="what there is, fetch it, or where it lies")
-    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="data sets to fetch")
+    parser.add_argument(
+        "action",
+        choices=["list", "fetch", "where"],
+        metavar="list|fetch|where",
+        help="list: show all data sets; fetch: download those named; where: print the folder where they are stored",
+    )
+    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="the data sets to fetch")
 
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.action == "fetch":
         _fetch(arguments.names)
     elif arguments.names:
-        raise UserError(f"data {arguments.action} takes no names: did you mean data fetch {' '.join(arguments.names)}?")
+        names = " ".join(arguments.names)
+        raise UserError(f"data {arguments.action} takes no names: did you mean steadynet data fetch {names}?")
     elif arguments.action == "list":
         show_data_sets()
     else:
@@ -26,7 +32,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def show_data_sets() -> None:
-    """A table of the named data sets."""
+    """Print a table of the data sets that have a name."""
     from steadynet import data
     from steadynet.cli.display.tables import table
 
@@ -34,7 +40,12 @@ def show_data_sets() -> None:
         [name, "yes" if plugin().is_available() else "no", plugin.summary, plugin.licence]
         for name, plugin in sorted(data.available().items())
     ]
-    table("Data sets", ["name", "here", "what it is", "licence"], rows, "or your own: --data path.npz (arrays X and y)")
+    table(
+        "Data sets",
+        ["name", "on this machine", "what it is", "licence"],
+        rows,
+        "To use images of your own: --data path.npz, with the arrays X (images) and y (labels).",
+    )
 
 
 def _show_where() -> None:
@@ -51,9 +62,19 @@ def _fetch(names: list[str]) -> None:
 
     known = data.available()
     if not names:
-        raise UserError(f"name what to fetch: {', '.join(sorted(known))}")
+        raise UserError(f"name the data sets to fetch: {', '.join(sorted(known))}")
     for plugin in [choose("data set", name, known) for name in names]:
         console.print(f"{plugin.name}: {plugin().fetch()}", soft_wrap=True)
 
 
-COMMAND = Command("list, fetch or locate data sets", _configure, _run)
+COMMAND = Command(
+    summary="list, download or locate data sets",
+    description="List the data sets, download some of them, or print the folder where they are stored.",
+    usage="list|fetch|where [NAME ...]",
+    examples=(
+        "steadynet data list                   # which data sets there are, and which are on this machine",
+        "steadynet data fetch mnist cifar10    # download these two",
+    ),
+    configure=_configure,
+    run=_run,
+)

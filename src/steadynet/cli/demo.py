@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, positive_integer
 from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
@@ -34,8 +34,10 @@ class DemoResult:
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("--out", default="demo", metavar="DIR", help="where the two runs are written [demo]")
-    parser.add_argument("--epochs", type=count, default=30, metavar="N", help="epochs of each training [30]")
+    parser.add_argument("--out", default="demo", metavar="DIR", help="the folder to write (default: demo)")
+    parser.add_argument(
+        "--epochs", type=positive_integer, default=30, metavar="N", help="epochs of each training (default: 30)"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -139,4 +141,17 @@ def _write_page(out: Path) -> None:
     console.print(f"See both networks, with every image and counterexample: {page}", soft_wrap=True, markup=False)
 
 
-COMMAND = Command("train two networks on embedded data, verify both and show them side by side", _configure, _run)
+COMMAND = Command(
+    summary="train, verify and compare two networks on built-in data",
+    description=(
+        "Train the same network twice on built-in data, without and with NBC, verify both and show the difference. "
+        "It takes a minute or two and downloads nothing."
+    ),
+    usage="[--out DIR] [--epochs N]",
+    examples=(
+        "steadynet demo                           # writes the runs and a report into demo/",
+        "steadynet demo --epochs 5 --out quick    # a quick look, with weaker networks",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -7,7 +7,17 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import Command, add_device, count
+from steadynet.cli.command import (
+    Command,
+    add_data,
+    add_device,
+    add_json,
+    add_radii,
+    add_run,
+    add_threads,
+    positive_integer,
+    use_threads,
+)
 from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
@@ -15,15 +25,25 @@ if TYPE_CHECKING:
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a finished run directory")
-    parser.add_argument("--eps", nargs="+", metavar="RADIUS", help="radii; the one trained for unless given")
-    parser.add_argument("--pgd-steps", type=count, default=100, metavar="N", help="steps of the attack [100]")
-    parser.add_argument("--restarts", type=count, default=1, metavar="N", help="restarts of the attack [1]")
-    parser.add_argument("--images", type=count, metavar="N", help="only the first N test images")
-    parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
-    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
-    add_device(parser, "attack and measure")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_run(parser)
+    add_radii(parser)
+    parser.add_argument(
+        "--pgd-steps", type=positive_integer, default=100, metavar="N", help="steps of the PGD attack (default: 100)"
+    )
+    parser.add_argument(
+        "--restarts",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="how often the attack starts from a new random point (default: 1)",
+    )
+    parser.add_argument(
+        "--images", type=positive_integer, metavar="N", help="use only the first N test images (default: all)"
+    )
+    add_data(parser)
+    add_threads(parser)
+    add_device(parser, "compute")
+    add_json(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -37,8 +57,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.runs.trained import load_trained
     from steadynet.training.settings import parse_radius
 
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    use_threads(arguments)
     device = pick_device(arguments.device, DEVICES)
     trained = load_trained(arguments.run)
     radii = [parse_radius(text) for text in arguments.eps or [trained.config.eps]]
@@ -60,7 +79,7 @@ def _run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         _show(str(trained.run.path), result)
-    write_evaluation(trained.run, result)  # after it is shown: a disk that is full loses nothing
+    write_evaluation(trained.run, result)  # shown first, so that a full disk loses nothing
     if not arguments.json:
         console.print(f"written: {trained.run.evaluation}", soft_wrap=True)
 
@@ -75,4 +94,17 @@ def _show(name: str, result: Evaluation) -> None:
     )
 
 
-COMMAND = Command("test accuracy, accuracy under attack and stable neurons", _configure, _run)
+COMMAND = Command(
+    summary="measure test accuracy, accuracy under attack and stable neurons",
+    description=(
+        "Measure the accuracy of a trained network on test images, its accuracy under the PGD attack, and the "
+        "share of its neurons that are stable. Nothing is proved; that is what verify is for."
+    ),
+    usage="RUN [--eps RADIUS ...] [options]",
+    examples=(
+        "steadynet evaluate runs/first --eps 0.1 0.2 0.3",
+        "steadynet evaluate runs/first --eps 0.1 --images 100 --pgd-steps 20    # quicker and rougher",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import argparse
 
-from steadynet.cli.command import Command, seconds
+from steadynet.cli.command import Command, positive_seconds
 from steadynet.cli.parsing import Parser
 from steadynet.cli.selection import add_selection, select
 
-EPILOGUE = """\
+WRITTEN = """\
 what is written:
-  DIR/model.onnx            the network, normalisation inside, any batch size, checked through ONNX Runtime
-  DIR/vnnlib/1.0/*.vnnlib   one property a test image and radius: no other class reaches the label's score
-  DIR/vnnlib/2.0/*.vnnlib   the same in VNN-LIB 2.0
-  DIR/instances.csv         network, property (1.0), time-out: what the tools of VNN-COMP take
-  DIR/instances-2.0.csv     the same with the properties in 2.0
+  DIR/model.onnx            the network with its normalisation, for any batch size, checked with ONNX Runtime
+  DIR/vnnlib/1.0/*.vnnlib   one property per test image and radius: no other class reaches the label's score
+  DIR/vnnlib/2.0/*.vnnlib   the same properties in VNN-LIB 2.0
+  DIR/instances.csv         lines of network,property,time-out as VNN-COMP's tools read them (VNN-LIB 1.0)
+  DIR/instances-2.0.csv     the same with the properties in VNN-LIB 2.0
   DIR/export.toml           what was exported
 
-An earlier export in DIR is replaced; a folder with other files is left alone.
+An earlier export in DIR is replaced. A folder with other files is left alone.
 """
 
 
 def _configure(parser: Parser) -> None:
     add_selection(parser)
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
-    parser.add_argument("--timeout", type=seconds, default=60.0, metavar="SECONDS", help="in instances.csv [60]")
-    parser.epilog = EPILOGUE
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        default=60.0,
+        metavar="SECONDS",
+        help="the time-out that instances.csv gives each property (default: 60)",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.interchange.export import VERSIONS, ExportFolder, RobustnessProperties, export
 
-    ExportFolder.at(arguments.out).check_free()  # before data is loaded
+    ExportFolder.at(arguments.out).check_free()  # first, before data is loaded
     chosen = select(arguments)
     test = chosen.dataset.test
     properties = RobustnessProperties(
@@ -61,4 +66,14 @@ def _run(arguments: argparse.Namespace) -> None:
     )
 
 
-COMMAND = Command("write a network and its properties for other verifiers: ONNX and VNN-LIB", _configure, _run)
+COMMAND = Command(
+    summary="write a network and its properties as ONNX and VNN-LIB",
+    description=(
+        "Write a trained network as an ONNX file and its robustness properties as VNN-LIB files, for other verifiers."
+    ),
+    usage="RUN --out DIR [--eps RADIUS ...] [--per-class N] [options]",
+    examples=("steadynet export runs/first --eps 0.1 --per-class 10 --out exported",),
+    configure=_configure,
+    run=_run,
+    details=WRITTEN,
+)

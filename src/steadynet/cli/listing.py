@@ -1,8 +1,9 @@
-"""``steadynet list methods | models | verifiers | data``."""
+"""``steadynet list``: the names that the commands know, with what they mean."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from steadynet.cli.command import Command
 from steadynet.cli.data import show_data_sets
@@ -10,19 +11,58 @@ from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("what", choices=["methods", "models", "verifiers", "data"])
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=list(KINDS),
+        metavar="|".join(KINDS),
+        help="one kind of thing, with all settings (default: everything, one line each)",
+    )
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    show = {"methods": _show_methods, "models": _show_models, "verifiers": _show_verifiers, "data": show_data_sets}
-    show[arguments.what]()
+    if arguments.what is None:
+        _show_everything()
+    else:
+        KINDS[arguments.what]()
+
+
+def _show_everything() -> None:
+    from steadynet import data, objectives
+    from steadynet.cli.display.tables import table
+    from steadynet.cli.display.terminal import console
+    from steadynet.experiments import engines
+    from steadynet.networks import ARCHITECTURES
+    from steadynet.verification import verifiers
+
+    lists = {
+        "Methods, for train --method": _summaries(objectives.available()),
+        "Models, for train --model": [[name, entry.summary] for name, entry in ARCHITECTURES.items()],
+        "Data sets, for train --data": _summaries(data.available()),
+        "Verifiers, for verify --verifier": _summaries(verifiers.available()),
+        "Experiments, for reproduce": _titles(),
+        "Engines, for reproduce --engine": _summaries(engines.available()),
+    }
+    for title, rows in lists.items():
+        table(title, ["name", "what it is"], rows)
+    console.print(f"\nWith all settings: steadynet list {'|'.join(KINDS)}", soft_wrap=True)
+
+
+def _summaries(plugins: dict[str, type]) -> list[list[str]]:
+    return [[name, getattr(plugin, "summary", "")] for name, plugin in sorted(plugins.items())]
+
+
+def _titles() -> list[list[str]]:
+    from steadynet.experiments.grid import names, read_grid
+
+    return [[name, read_grid(name).title] for name in names()]
 
 
 def _show_methods() -> None:
     from steadynet import objectives
 
     for name, plugin in sorted(objectives.available().items()):
-        note = " (joins any other, as in trades+nbc)" if plugin.is_regulariser else ""
+        note = " (joins any other method, as in trades+nbc)" if plugin.is_regulariser else ""
         _show_plugin(f"{name}: {plugin.summary}{note}", plugin)
 
 
@@ -30,6 +70,13 @@ def _show_verifiers() -> None:
     from steadynet.verification import verifiers
 
     for name, plugin in sorted(verifiers.available().items()):
+        _show_plugin(f"{name}: {plugin.summary}", plugin)
+
+
+def _show_engines() -> None:
+    from steadynet.experiments import engines
+
+    for name, plugin in sorted(engines.available().items()):
         _show_plugin(f"{name}: {plugin.summary}", plugin)
 
 
@@ -52,7 +99,34 @@ def _show_models() -> None:
     for name, entry in ARCHITECTURES.items():
         weights = sum(parameter.numel() for parameter in entry.build().parameters())
         rows.append([name, entry.summary, "×".join(map(str, entry.image_shape)), f"{weights:,}"])
-    table("Models", ["name", "layers", "images", "parameters"], rows, "or your own: --model file.py:factory")
+    note = "To use a network of your own: --model file.py:factory, a function that returns an nn.Module."
+    table("Models", ["name", "layers", "images", "parameters"], rows, note)
 
 
-COMMAND = Command("methods, models, verifiers and data sets, with their settings", _configure, _run)
+def _show_experiments() -> None:
+    from steadynet.cli.display.tables import table
+
+    note = "To run a grid of your own: steadynet reproduce FILE.toml"
+    table("Experiments", ["name", "table of the paper"], _titles(), note)
+
+
+KINDS: dict[str, Callable[[], None]] = {
+    "methods": _show_methods,
+    "models": _show_models,
+    "data": show_data_sets,
+    "verifiers": _show_verifiers,
+    "experiments": _show_experiments,
+    "engines": _show_engines,
+}
+
+COMMAND = Command(
+    summary="list methods, models, data sets, verifiers and experiments",
+    description="List the names that the other commands know: everything briefly, or one kind with all settings.",
+    usage=f"[{'|'.join(KINDS)}]",
+    examples=(
+        "steadynet list            # everything, one line each",
+        "steadynet list methods    # the training methods with their settings",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import shutil
+import textwrap
 import types
 import typing
 import warnings
@@ -40,6 +42,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise a one-line error; the caller prints it and ends with exit code 2."""
         raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Break a paragraph into lines that fit the terminal; ``indent`` begins every line but the first."""
+    width = max(min(shutil.get_terminal_size().columns, 100) - 2, 20)
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def parse(parser: Parser, chosen: Parser, arguments: list[str]) -> argparse.Namespace:
@@ -77,7 +85,7 @@ def add_settings(parser: Parser, owner: str, title: str, settings: Iterable[Sett
     """
     group = parser.add_argument_group(title)
     for entry in settings:
-        default = "" if entry.default is None else f" [{describe_value(entry.default)}]"
+        default = "" if entry.default is None else f" (default: {describe_value(entry.default)})"
         options: dict[str, Any] = {
             "dest": _prefix(owner) + entry.name,
             "default": argparse.SUPPRESS,

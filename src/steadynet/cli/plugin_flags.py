@@ -26,7 +26,7 @@ def merged_settings(plugins: Mapping[str, type]) -> list[Setting]:
     ... class Other:
     ...     pass
     >>> [entry.help for entry in merged_settings({"short": Short, "long": Long, "other": Other})]
-    ['long, short: steps of the attack [50 for long; 5 for short]']
+    ['long, short: steps of the attack (default: 50 for long; 5 for short)']
     """
     owners: dict[str, dict[str, Setting]] = {}
     for name, plugin in sorted(plugins.items()):
@@ -45,7 +45,17 @@ def _merged(owners: Mapping[str, Setting], is_everywhere: bool) -> Setting:
     if len(by_default) == 1:
         return dataclasses.replace(entry, help=text)
     listed = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_default.items())
-    return dataclasses.replace(entry, help=f"{text} [{listed}]", default=None)
+    return dataclasses.replace(entry, help=f"{text} (default: {listed})", default=None)
+
+
+def add_verifier(parser: Parser) -> None:
+    """Add the flag that chooses a verifier."""
+    parser.add_argument(
+        "--verifier",
+        default="branch_and_bound",
+        metavar="NAME",
+        help="the verifier to use; steadynet list verifiers shows all (default: branch_and_bound)",
+    )
 
 
 def add_verifier_settings(parser: Parser, without: tuple[str, ...] = ()) -> None:

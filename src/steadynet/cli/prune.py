@@ -7,18 +7,28 @@ import json
 import shlex
 import sys
 
-from steadynet.cli.command import Command
+from steadynet.cli.command import Command, add_json, add_run
 from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a finished run directory, which stays as it is")
-    parser.add_argument("--out", metavar="RUN", help="the run directory to write; RUN-pruned unless given")
-    parser.add_argument("--weights", type=float, default=1e-3, metavar="N", help="smaller weights become 0 [0.001]")
+    add_run(parser)
+    parser.add_argument("--out", metavar="RUN", help="the run directory to write (default: RUN-pruned)")
     parser.add_argument(
-        "--relus", type=float, default=0.1, metavar="SHARE", help="so do ReLUs active on at most this share [0.1]"
+        "--weights",
+        type=float,
+        default=1e-3,
+        metavar="N",
+        help="set weights whose absolute value is smaller than this to zero (default: 0.001)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--relus",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="remove ReLUs that are active on at most this share of the training images (default: 0.1)",
+    )
+    add_json(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -54,4 +64,17 @@ def _run(arguments: argparse.Namespace) -> None:
     )
 
 
-COMMAND = Command("set small weights and rarely active ReLUs of a run to zero", _configure, _run)
+COMMAND = Command(
+    summary="set small weights and rarely active ReLUs to zero",
+    description=(
+        "Set small weights and rarely active ReLUs of a trained network to zero, which makes it easier to verify. "
+        "The result is a new run; the old one stays as it is."
+    ),
+    usage="RUN [--out RUN] [--weights N] [--relus SHARE] [options]",
+    examples=(
+        "steadynet prune runs/first                                   # writes runs/first-pruned",
+        "steadynet prune runs/first --relus 0.05 --out runs/lighter",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, add_pictures, add_runs
 from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("runs", nargs="+", metavar="RUNS", help="run directories, experiments, or folders of them")
-    parser.add_argument("--out", default="report", metavar="DIR", help="where it is written [report]")
+    add_runs(parser)
+    parser.add_argument("--out", default="report", metavar="DIR", help="the folder to write (default: report)")
     parser.add_argument("--open", action="store_true", help="show the page in the browser")
-    parser.add_argument("--no-figures", action="store_true", help="the page and the tables only")
-    parser.add_argument(
-        "--pictures", type=count, default=5000, metavar="N", help="counterexamples drawn at most [5000]"
-    )
+    parser.add_argument("--no-figures", action="store_true", help="write the page and the tables only")
+    add_pictures(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -32,4 +30,14 @@ def _run(arguments: argparse.Namespace) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-COMMAND = Command("tables, figures and a page of runs and experiments, beside the paper's numbers", _configure, _run)
+COMMAND = Command(
+    summary="write tables, figures and a web page of runs and experiments",
+    description="Write a web page with tables and figures of runs and experiments, beside the paper's numbers.",
+    usage="RUNS [RUNS ...] [--out DIR] [--open] [options]",
+    examples=(
+        "steadynet report runs/first --open     # one run, shown in the browser",
+        "steadynet report runs --out overview   # every run in the folder runs",
+    ),
+    configure=_configure,
+    run=_run,
+)

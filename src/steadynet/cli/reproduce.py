@@ -23,23 +23,45 @@ def _configure(parser: Parser) -> None:
     from steadynet.experiments import engines
     from steadynet.experiments.grid import names
 
-    parser.add_argument("experiment", metavar="NAME", help=f"{', '.join(names())}, or a grid of your own: FILE.toml")
     parser.add_argument(
-        "--scale", metavar="SCALE", help="paper, laptop, smoke, or a file's own; laptop unless given, a file as it is"
+        "experiment", metavar="NAME", help=f"the table: {', '.join(names())}; or a grid of your own, FILE.toml"
     )
-    parser.add_argument("--out", metavar="DIR", help="where to write [experiments/NAME-SCALE]")
-    parser.add_argument("--only", nargs="+", default=[], metavar="KIND=NAME", help="model=M1 method=rs,nbc: some cells")
-    parser.add_argument("--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="a network a seed [0]")
     parser.add_argument(
-        "--reuse", nargs="+", default=[], metavar="DIR", help="take runs of the same settings from these experiments"
+        "--scale",
+        metavar="SCALE",
+        help="how much to compute: paper (as much as the paper), laptop (fewer epochs, images and seconds per proof), "
+        "smoke (only to see that it works), or a scale of your own file (default: laptop; your own file as it is)",
     )
-    parser.add_argument("--engine", default="local", metavar="NAME", help="where to run [local]")
+    parser.add_argument("--out", metavar="DIR", help="the folder to write (default: experiments/NAME-SCALE)")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="KIND=NAME",
+        help="compute a part of the table only, such as model=M1 method=rs,nbc",
+    )
+    parser.add_argument(
+        "--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="train one network per seed (default: 0)"
+    )
+    parser.add_argument(
+        "--reuse",
+        nargs="+",
+        default=[],
+        metavar="DIR",
+        help="take finished runs with the same settings from these experiments",
+    )
+    parser.add_argument(
+        "--engine",
+        default="local",
+        metavar="NAME",
+        help="what runs the jobs: local (this machine) or ray (a Ray cluster) (default: local)",
+    )
     add_settings(parser, ENGINE, "settings of the engines", merged_settings(engines.available()))
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: 0, 1, 2, …")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a seed: a seed is 0, 1, 2, …")
     return int(text)
 
 
@@ -65,13 +87,13 @@ def _run(arguments: argparse.Namespace) -> int:
             )
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
-            f"stopped; everything done is saved in {out}. The same command goes on; "
+            f"stopped: everything done is saved in {out}, and the same command goes on; "
             f"see: steadynet status {shlex.quote(str(out))}"
         ) from stop
     show_table(grid.title, outcome.rows)
     written = ExperimentDirectory(out)
     console.print(f"written: {written.table_csv}, {written.table_json}", soft_wrap=True)
-    console.print(f"as a page, with figures: steadynet report {shlex.quote(str(out))} --open", soft_wrap=True)
+    console.print(f"next:    steadynet report {shlex.quote(str(out))} --open", soft_wrap=True)
     show_failures(outcome.failures)
     return 1 if outcome.failures else 0
 
@@ -88,8 +110,21 @@ def _only(words: list[str]) -> dict[str, list[str]]:
     pairs = [word.partition("=") for word in words]
     for kind, equals, names in pairs:
         if not equals or not names:
-            raise UserError(f"--only {kind}: write model=M1, method=nbc, or several as method=rs,nbc")
+            raise UserError(f"--only takes KIND=NAME, such as model=M1 or method=rs,nbc, not '{kind}'")
     return {kind: names.split(",") for kind, _, names in pairs}
 
 
-COMMAND = Command("a table of the paper: train, evaluate, verify and tabulate a whole grid", _configure, _run)
+COMMAND = Command(
+    summary="compute a table of the paper: a whole grid of networks",
+    description=(
+        "Reproduce a table of the paper: train, evaluate and verify a whole grid of networks and methods, and show "
+        "the results beside the paper's numbers. If it is stopped, the same command goes on where it was."
+    ),
+    usage="NAME [--scale SCALE] [--only KIND=NAME ...] [--out DIR] [options]",
+    examples=(
+        "steadynet reproduce sabr --scale smoke --only model=M1 method=nbc    # small: does everything work?",
+        "steadynet reproduce rq1-mnist --scale laptop --workers 2             # after: steadynet data fetch mnist",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -1,4 +1,4 @@
-"""Which properties of which network a command is about: a run, some test images of each class, some radii."""
+"""Which properties of which network a command is about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import count
+from steadynet.cli.command import add_data, add_radii, add_run, positive_integer
 from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """A trained network, data, the test images by their index there, and radii."""
+    """Test images around which the network of a run is verified, and the radii.
+
+    Attributes:
+        trained: The network with its run directory.
+        dataset: The data set that the images are from.
+        data: The name of the data set, or the path of its file.
+        index: The positions of the chosen images in the test set.
+        radii: The radii, each once.
+    """
 
     trained: TrainedNetwork
     dataset: Dataset
@@ -28,15 +36,21 @@ class Selection:
 
 
 def add_selection(parser: Parser) -> None:
-    """The arguments that ``select`` reads."""
-    parser.add_argument("run", metavar="RUN", help="a finished run directory")
-    parser.add_argument("--eps", nargs="+", metavar="RADIUS", help="radii; the one trained for unless given")
-    parser.add_argument("--per-class", type=count, default=10, metavar="N", help="test images of each class [10]")
-    parser.add_argument("--data", metavar="DATA", help="another data set than the run's")
+    """Add the arguments that :func:`select` reads."""
+    add_run(parser)
+    add_radii(parser)
+    parser.add_argument(
+        "--per-class",
+        type=positive_integer,
+        default=10,
+        metavar="N",
+        help="take the first N test images of each class (default: 10)",
+    )
+    add_data(parser)
 
 
 def select(arguments: argparse.Namespace) -> Selection:
-    """The properties asked for: the first test images of each class, at each radius."""
+    """Load the run and pick the first test images of each class."""
     from steadynet import data
     from steadynet.networks import check_classifies
     from steadynet.runs.trained import load_trained

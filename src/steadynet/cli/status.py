@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from steadynet.cli.command import Command
+from steadynet.cli.command import Command, add_json
 from steadynet.cli.parsing import Parser
 from steadynet.errors import UserError
 
@@ -15,8 +15,8 @@ FOLDER = Path("experiments")
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("out", nargs="*", metavar="DIR", help="experiments; all in experiments/ unless given")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("out", nargs="*", metavar="DIR", help="folders of experiments (default: all in experiments/)")
+    add_json(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -26,7 +26,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     found = [ExperimentDirectory(Path(path)) for path in arguments.out] or list(experiments_below(FOLDER))
     if not found:
-        raise UserError(f"there are no experiments in {FOLDER}/: name a directory, or start one with reproduce")
+        raise UserError(f"there are no experiments in {FOLDER}/: name a folder, or start one with steadynet reproduce")
     contents = {str(experiment.path): read_status(experiment) for experiment in found}
     if arguments.json:
         sys.stdout.write(json.dumps(contents, indent=2) + "\n")
@@ -35,4 +35,14 @@ def _run(arguments: argparse.Namespace) -> None:
         show_status(path, content)
 
 
-COMMAND = Command("how experiments are getting on: done, running, failed, time left", _configure, _run)
+COMMAND = Command(
+    summary="show the progress of experiments",
+    description="Show how far experiments are: what is done, running and failed, and the time left.",
+    usage="[DIR ...] [--json]",
+    examples=(
+        "steadynet status                                  # every experiment in experiments/",
+        "steadynet status experiments/rq1-mnist-laptop",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from steadynet.training.settings import TrainingSettings
 
 TRAINING = "training"  # the owner of the flags of a training and of its methods
-MACHINE = ("device", "threads")  # settings that may change from one half of a training to the other
+MACHINE = ("device", "threads")  # settings that --resume may change
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("--out", metavar="RUN", help="the run directory to write")
-    parser.add_argument("--config", metavar="FILE.toml", help="settings from a file: every flag is a key")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--out", metavar="RUN", help="the run directory to write (required)")
+    parser.add_argument(
+        "--config",
+        metavar="FILE.toml",
+        help="read settings from this file, with the names of the flags as keys; flags that you also give win",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the stopped training in --out")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     add_training_settings(parser)
 
@@ -50,16 +54,16 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.config:
         given = merge(read_toml(Path(arguments.config)), given)
     if not arguments.out:
-        raise UserError("--out says where to write the run: --out runs/first")
+        raise UserError("name the run directory to write, such as --out runs/first")
     if arguments.resume and arguments.overwrite:
-        raise UserError("--resume goes on with a run, --overwrite starts anew: give one of them")
+        raise UserError("--resume goes on with a run and --overwrite starts again: give one of them, not both")
     run = RunDirectory(Path(arguments.out))
     if arguments.resume and run.config.is_file():
-        if not _go_on(run, given):
-            console.print(f"{run.path} is finished", soft_wrap=True)
+        if not _resume(run, given):
+            console.print(f"{run.path} is finished: there is nothing to resume", soft_wrap=True)
             return
     elif arguments.resume and not given:
-        raise UserError(f"there is no run in {run.path} to go on with")
+        raise UserError(f"there is no run in {run.path} to resume: leave out --resume to start one")
     else:
         _start(run, resolve(given), arguments.overwrite)
     path = shlex.quote(str(run.path))
@@ -74,8 +78,8 @@ def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> No
         train(settings, run.path, overwrite=overwrite, observer=observer)
 
 
-def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
-    """Go on with a run by its own settings; False if it was finished already."""
+def _resume(run: RunDirectory, given: dict[str, Any]) -> bool:
+    """Resume a run with its own settings; return False if it was finished already."""
     from steadynet.cli.display.training import observing
     from steadynet.training.loop import resume
     from steadynet.training.settings import merge, resolve
@@ -86,7 +90,7 @@ def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
     wanted = resolve(merge(config.settings, given_anew)).as_config()
     changed = sorted(key for key in wanted if wanted[key] != settings.as_config().get(key))
     if changed:
-        raise UserError(f"--resume goes on with the run's own settings, but {', '.join(changed)} would change")
+        raise UserError(f"--resume keeps the run's settings, but {', '.join(changed)} would change: leave them out")
     if run.weights.is_file():
         return False
     with observing(run, settings) as observer:
@@ -94,4 +98,19 @@ def _go_on(run: RunDirectory, given: dict[str, Any]) -> bool:
     return True
 
 
-COMMAND = Command("train a network", _configure, _run)
+COMMAND = Command(
+    summary="train a network",
+    description=(
+        "Train a network and write it into a run directory. "
+        "Settings that you do not give are those that the authors of the method published for the data set and the "
+        "radius, where they did; otherwise the defaults below. The radius ε is in units of pixel values from 0 to 1. "
+        "If it is stopped, steadynet train --resume --out RUN goes on where it was."
+    ),
+    usage="--out RUN [--data DATA] [--model MODEL] [--method METHOD] [--eps RADIUS] [options]",
+    examples=(
+        "steadynet train --method nbc --out runs/first    # on the built-in digits",
+        "steadynet train --data digits --method trades+nbc --eps 0.1 --epochs 10 --lr 2e-3 --out runs/second",
+    ),
+    configure=_configure,
+    run=_run,
+)

@@ -29,7 +29,7 @@ def _configure(parser: Parser) -> None:
         type=float,
         metavar=("LEAST", "MOST"),
         required=True,
-        help="percentage points of validation accuracy to lose",
+        help="how many percentage points of validation accuracy to lose: at least LEAST, at most MOST",
     )
     parser.add_argument("--out", metavar="RUN", required=True, help="the run directory to write")
     add_settings(parser, SEARCH, "settings of the search", settings_of(TuningBudget))
@@ -44,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     given = given_settings(arguments, TRAINING)
     budget = TuningBudget(**given_settings(arguments, SEARCH))
     if "init" not in given:
-        raise UserError("--init names the run to start from")
+        raise UserError("name the run to start from, such as --init runs/first")
     config = RunDirectory.existing(given["init"]).read_config().settings
     values: dict[str, Any] = {key: config[key] for key in INHERITED if key in config} | given
     out = Path(arguments.out)
@@ -93,4 +93,14 @@ def _show(record: dict[str, Any]) -> None:
         console.print(f"{record['method']} cannot reach the window: no strength tried loses {low:g} to {high:g} points")
 
 
-COMMAND = Command("fine-tune a run so that its accuracy falls by a given amount", _configure, _run)
+COMMAND = Command(
+    summary="fine-tune a network so that it loses a given accuracy",
+    description=(
+        "Fine-tune a trained network with a method, and search the strength of the method at which validation "
+        "accuracy falls by a given number of percentage points. Methods can then be compared at the same accuracy."
+    ),
+    usage="--init RUN --method METHOD --target-drop LEAST MOST --out RUN [options]",
+    examples=("steadynet tune --init runs/first --method nbc --epochs 10 --target-drop 1 2 --out runs/tuned",),
+    configure=_configure,
+    run=_run,
+)

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import Command, add_device, count
+from steadynet.cli.command import Command, add_device, add_json, add_threads, use_threads
 from steadynet.cli.parsing import Parser, given_settings
-from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
+from steadynet.cli.plugin_flags import VERIFIER, add_verifier, add_verifier_settings
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
@@ -25,12 +25,18 @@ PGD_STEPS = 100
 
 def _configure(parser: Parser) -> None:
     add_selection(parser)
-    parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
-    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
-    add_device(parser, "verify")
-    parser.add_argument("--fresh", action="store_true", help="decide anew what is decided already")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--network", metavar="N=ONNX", help="VNN-LIB's own form: RUN is a property of this network")
+    add_verifier(parser)
+    add_threads(parser)
+    add_device(parser, "compute")
+    parser.add_argument(
+        "--fresh", action="store_true", help="decide every property again, also those with a stored verdict"
+    )
+    add_json(parser)
+    parser.add_argument(
+        "--network",
+        metavar="NAME=ONNX",
+        help="verify this ONNX network instead of a run; then RUN is a VNN-LIB file with the property",
+    )
     add_verifier_settings(parser)
 
 
@@ -59,15 +65,17 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _verify_query(arguments: argparse.Namespace) -> None:
-    """``verify QUERY --network N=ONNX --timeout S``, as VNN-LIB 2.0 has it: the verdict, and what refutes it."""
+    """Decide one property of an ONNX network, in the form that the VNN-LIB 2.0 standard proposes.
+
+    That form is ``verify PROPERTY --network NAME=ONNX --timeout SECONDS``.
+    """
     import torch
 
     if not arguments.network or "=" not in arguments.network:
-        raise UserError(f"{arguments.run} is a property: say of which network with --network NAME=FILE.onnx")
+        raise UserError(f"{arguments.run} is a property: name its network with --network NAME=FILE.onnx")
     if arguments.device != "cpu":
-        raise UserError(f"--device {arguments.device} is for runs: a property of an ONNX network is decided on the CPU")
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+        raise UserError(f"--device {arguments.device} works only for runs: ONNX networks are verified on the CPU")
+    use_threads(arguments)
     torch.manual_seed(0)
     settings = given_settings(arguments, VERIFIER)
     timeout = settings.pop("timeout", TIMEOUT)
@@ -86,8 +94,7 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
 
     verifier = make_verifier(arguments.verifier, given_settings(arguments, VERIFIER))
     device = pick_device(arguments.device, DEVICES)
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    use_threads(arguments)
     chosen = select(arguments)
     torch.manual_seed(0)
     return RunVerification(
@@ -100,4 +107,18 @@ def _going_on(arguments: argparse.Namespace) -> str:
     return shlex.join(["steadynet", *(word for word in arguments.words if word != "--fresh")])
 
 
-COMMAND = Command("prove or refute that test images keep their label", _configure, _run)
+COMMAND = Command(
+    summary="prove or refute robustness around test images",
+    description=(
+        "For each test image and radius ε, prove that the network gives every image within ε the right label, or find "
+        "one that it gets wrong (a counterexample). Verdicts and counterexamples are written into the run directory. "
+        "If it is stopped, the same command goes on where it was."
+    ),
+    usage="RUN [--eps RADIUS ...] [--per-class N] [--timeout SECONDS] [options]",
+    examples=(
+        "steadynet verify runs/first --eps 0.1 --timeout 10",
+        "steadynet verify runs/first --eps 0.05 0.1 --per-class 2 --verifier milp    # another verifier",
+    ),
+    configure=_configure,
+    run=_run,
+)

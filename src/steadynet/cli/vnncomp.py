@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from steadynet.cli.command import Command, count
+from steadynet.cli.command import Command, add_threads, positive_seconds, use_threads
 from steadynet.cli.parsing import Parser, given_settings
-from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
+from steadynet.cli.plugin_flags import VERIFIER, add_verifier, add_verifier_settings
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
 
@@ -18,13 +18,26 @@ TIMEOUT = 120.0  # seconds
 
 
 def _configure(parser: Parser) -> None:
-    parser.add_argument("network", nargs="?", metavar="ONNX", help="a network")
-    parser.add_argument("property", nargs="?", metavar="VNNLIB", help="a property of it, VNN-LIB 1.0 or 2.0 (or .gz)")
-    parser.add_argument("--instances", metavar="FILE", help="a list of network,property,seconds instead")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="seconds, reading included [120; the list's]")
-    parser.add_argument("--out", metavar="FILE", help="the result [printed], or the table of results [results.csv]")
-    parser.add_argument("--verifier", default="branch_and_bound", metavar="NAME", help="who decides [branch_and_bound]")
-    parser.add_argument("--threads", type=count, metavar="N", help="CPU threads")
+    parser.add_argument("network", nargs="?", metavar="ONNX", help="the file of a network")
+    parser.add_argument(
+        "property", nargs="?", metavar="VNNLIB", help="the file of its property: VNN-LIB 1.0 or 2.0, also as .gz"
+    )
+    parser.add_argument(
+        "--instances", metavar="FILE", help="instead of one property, a list with lines of network,property,seconds"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="time for each property, reading included (default: what the list says; 120 for one property)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="the file to write (default: results.csv for a list; one property's result is printed)",
+    )
+    add_verifier(parser)
+    add_threads(parser)
     add_verifier_settings(parser, without=("timeout",))
 
 
@@ -34,12 +47,9 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.verification.verify import make_verifier
 
     settings = given_settings(arguments, VERIFIER)
-    make_verifier(arguments.verifier, settings)  # what is misspelt is told before anything is read
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    make_verifier(arguments.verifier, settings)  # first, so that a misspelt setting is reported before anything is read
+    use_threads(arguments)
     torch.manual_seed(0)
-    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
-        raise UserError(f"--timeout {arguments.timeout:g} must be larger than 0")
     if arguments.instances:
         if arguments.network:
             raise UserError("give either ONNX and VNNLIB, or --instances, not both")
@@ -54,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def decide_one(
     network: Path, property_file: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
 ) -> None:
-    """Decide one instance; the result in the competition's form into a file, else printed."""
+    """Decide one instance and write the result in VNN-COMP's form into the file ``out``, or print it."""
     from steadynet.cli.display.tables import seconds
     from steadynet.cli.display.terminal import console, messages
     from steadynet.files import write_text
@@ -114,4 +124,17 @@ def _name(file: str) -> str:
     return Path(file).name.removesuffix(".gz").removesuffix(".vnnlib").removesuffix(".onnx")
 
 
-COMMAND = Command("decide other tools' networks and properties (ONNX, VNN-LIB)", _configure, _run)
+COMMAND = Command(
+    summary="decide properties of other tools' networks (ONNX, VNN-LIB)",
+    description=(
+        "Decide properties of ONNX networks that are written as VNN-LIB files: one property, or a list of them as "
+        "VNN-COMP hands them out. If it is stopped, the same command goes on with the list where it was."
+    ),
+    usage="(ONNX VNNLIB | --instances FILE) [--out FILE] [--timeout SECONDS] [options]",
+    examples=(
+        "steadynet vnncomp --instances exported/instances.csv --out results.csv",
+        "steadynet vnncomp exported/model.onnx exported/vnnlib/1.0/prop_3_eps_0.1.vnnlib    # one property",
+    ),
+    configure=_configure,
+    run=_run,
+)
