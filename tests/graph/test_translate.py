@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from helpers import IMAGE, Written, convolutional, dense, residual, same, shaken, some_images
 from steadynet.bounds import UnsupportedNetworkError, graph_of
-from steadynet.graph.operations import Rectifier
+from steadynet.graph.operations import ReLU
 
 
 def written(forward, *, layers: int = 2, **others: nn.Module) -> Written:
@@ -295,6 +295,6 @@ def test_random_numbers_are_not_drawn():
 
 def test_relus_come_in_the_order_of_the_network_and_layers_have_their_names():
     graph = graph_of(residual(), IMAGE)
-    assert [node.name for node in graph.nodes if isinstance(node.operation, Rectifier)] == ["relu", "relu"]
+    assert [node.name for node in graph.nodes if isinstance(node.operation, ReLU)] == ["relu", "relu"]
     assert [graph.producer(position).name for position in graph.relus] == ["relu", "relu"]
     assert [node.name for node in graph.nodes][:3] == ["first", "norm", "relu"]

@@ -202,7 +202,7 @@ def test_older_versions_and_what_is_computed_from_constants(tmp_path):
     read, image = read_onnx(path), some_images(1, (1, 5, 5))
     np.testing.assert_allclose(read(image).numpy(), runtime(path, image.numpy()), rtol=1e-4, atol=1e-5)
     kinds = [type(node.operation).__name__ for node in read.graph.nodes]
-    assert kinds == ["Convolution", "Rectifier", "Scale", "Sum", "Concat", "Reshape", "Dense"]
+    assert kinds == ["Convolution", "ReLU", "Scale", "Sum", "Concat", "Reshape", "Dense"]
 
 
 REFUSED = {

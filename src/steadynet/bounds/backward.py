@@ -15,7 +15,8 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
+from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
+from steadynet.graph.pooling import MaxPool
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class BoundedNetwork:
         for relu in self.graph.relus:
             if up_to is None or relu <= up_to:
                 operation = self.graph.producer(relu).operation
-                assert isinstance(operation, Rectifier)
+                assert isinstance(operation, ReLU)
                 lines[relu] = self.relax(self.bounds[relu], operation.slope)
         return RelaxedNetwork(self, lines)
 
@@ -137,7 +138,7 @@ class RelaxedNetwork:
         network, owner = self.network, query.owner
         node = network.graph.producer(position)
         operation, sources = node.operation, [network.shapes[source] for source in node.inputs]
-        if isinstance(operation, Rectifier):
+        if isinstance(operation, ReLU):
             return _through_relu(position, functions, query, self.relaxations[position])
         if functions.patch is not None and isinstance(operation, Convolution) and operation.groups == 1:
             return _through_convolution_on_patches(functions, operation, sources[0], network.matrices)

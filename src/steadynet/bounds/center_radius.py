@@ -13,18 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import (
-    Affine,
-    AveragePool,
-    Concat,
-    Interval,
-    Operation,
-    Pad,
-    Permute,
-    Rectifier,
-    Reshape,
-    Sum,
-)
+from steadynet.graph.operations import Affine, Concat, Interval, Operation, Pad, Permute, ReLU, Reshape, Sum
+from steadynet.graph.pooling import AveragePool
 from steadynet.networks.input_gradient import like_layout
 
 _LINEAR_AND_MONOTONE = (Reshape, Permute, Pad, Concat, Sum, AveragePool)
@@ -70,7 +60,7 @@ def _through(operation: Operation, inputs: list[Ball]) -> Ball:
         return Ball(
             operation.apply(*(ball.centre for ball in inputs)), operation.apply(*(ball.radius for ball in inputs))
         )
-    if isinstance(operation, Rectifier) and operation.slope == 0:
+    if isinstance(operation, ReLU) and operation.slope == 0:
         return Ball(*_RectifiedBall.apply(*inputs[0]))  # type: ignore[no-untyped-call]
     return Ball.of(operation.interval(*(ball.interval for ball in inputs)))
 

@@ -15,7 +15,8 @@ from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Interval, MaxPool, Rectifier, Scale, Shape
+from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
+from steadynet.graph.pooling import MaxPool
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
@@ -86,7 +87,7 @@ def propagate(
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
     nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
     for position, node in graph.numbered():
-        nonlinear = isinstance(node.operation, (Rectifier, MaxPool))
+        nonlinear = isinstance(node.operation, (ReLU, MaxPool))
         if nonlinear:
             source = node.inputs[0]
             if known:
@@ -163,7 +164,7 @@ def _widest(bounded: BoundedNetwork, position: int) -> int:
     widest = 1
     while position > 0:
         node = bounded.graph.producer(position)
-        if not isinstance(node.operation, (Rectifier, Scale)):
+        if not isinstance(node.operation, (ReLU, Scale)):
             convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1
             patch = patch.behind(node.operation) if patch and isinstance(node.operation, Convolution) else None
             patch = patch if convolution else None

@@ -10,7 +10,8 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.center_radius import Ball
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Dense, MaxPool, Rectifier
+from steadynet.graph.operations import Dense, ReLU
+from steadynet.graph.pooling import MaxPool
 
 
 def ibp_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     bounds = {
         position: values[node.inputs[0]].interval
         for position, node in enumerate(graph.nodes, 1)
-        if isinstance(node.operation, (Rectifier, MaxPool))
+        if isinstance(node.operation, (ReLU, MaxPool))
     }
     shapes = tuple(tuple(value.centre.shape[1:]) for value in values)
     bounded = BoundedNetwork(graph, shapes, values[0].interval, bounds)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from steadynet.graph.operations import Operation, Rectifier, Scale
+from steadynet.graph.operations import Operation, ReLU, Scale
 
 
 def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
@@ -24,10 +24,10 @@ def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
     result: list[Operation] = []
     factor, shift = 1.0, 0.0  # of the scale that is due
     if least > -math.inf:
-        result += [*_scale(1.0, -least, like), Rectifier()]
+        result += [*_scale(1.0, -least, like), ReLU()]
         shift = least
     if most < math.inf:
-        result += [*_scale(-1.0, most - shift, like), Rectifier()]
+        result += [*_scale(-1.0, most - shift, like), ReLU()]
         factor, shift = -1.0, most
     return result + _scale(factor, shift, like)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from steadynet.graph.operations import Interval, Operation, Rectifier
+from steadynet.graph.operations import Interval, Operation, ReLU
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Graph:
         nodes: The operations, in the order in which they are computed.
 
     >>> from steadynet.graph.operations import Sum
-    >>> graph = Graph((Node("relu", Rectifier(), (0,)), Node("sum", Sum(), (0, 1))))
+    >>> graph = Graph((Node("relu", ReLU(), (0,)), Node("sum", Sum(), (0, 1))))
     >>> graph.relus, graph.output, graph.producer(2).name, graph.source(1)
     ([1], 2, 'sum', 0)
     """
@@ -45,7 +45,7 @@ class Graph:
     @property
     def relus(self) -> list[int]:
         """The positions of the values that ReLUs compute, in order."""
-        return [position for position, node in self.numbered() if isinstance(node.operation, Rectifier)]
+        return [position for position, node in self.numbered() if isinstance(node.operation, ReLU)]
 
     def numbered(self) -> Iterator[tuple[int, Node]]:
         """Iterate over the nodes, each with the position of the value that it computes."""

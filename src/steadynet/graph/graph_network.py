@@ -14,9 +14,9 @@ class GraphNetwork(nn.Module):
     """A graph of our operations as a PyTorch module: its weights are buffers, so ``to`` and ``state_dict`` work.
 
     >>> import torch
-    >>> from steadynet.graph.operations import Rectifier, Scale
+    >>> from steadynet.graph.operations import ReLU, Scale
     >>> double = Scale(torch.tensor(2.0), torch.tensor(1.0))
-    >>> network = GraphNetwork(Graph((Node("twice", double, (0,)), Node("relu", Rectifier(), (1,)))), (2,))
+    >>> network = GraphNetwork(Graph((Node("twice", double, (0,)), Node("relu", ReLU(), (1,)))), (2,))
     >>> network(torch.tensor([[1.0, -1.0]])), list(network.state_dict())
     (tensor([[3., 0.]]), ['weight_1_factor', 'weight_1_shift'])
     """

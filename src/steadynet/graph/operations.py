@@ -80,7 +80,7 @@ class Affine(Operation):
         return Interval(centre - spread, centre + spread)
 
 
-class _Monotone(Operation):
+class Monotone(Operation):
     """An operation that never falls when an input rises: the ends of the interval give the ends."""
 
     def interval(self, *inputs: Interval) -> Interval:
@@ -158,7 +158,7 @@ class Scale(Affine):
 
 
 @dataclass(frozen=True)
-class Rectifier(_Monotone):
+class ReLU(Monotone):
     """ReLU, or leaky ReLU with a slope between 0 and 1: the one thing a verifier has to split."""
 
     slope: float = 0.0
@@ -168,7 +168,7 @@ class Rectifier(_Monotone):
 
 
 @dataclass(frozen=True)
-class Sum(_Monotone):
+class Sum(Monotone):
     """Two tensors added: a residual connection."""
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class Sum(_Monotone):
 
 
 @dataclass(frozen=True)
-class Concat(_Monotone):
+class Concat(Monotone):
     """Tensors side by side along an axis (never the batch's)."""
 
     axis: int
@@ -193,7 +193,7 @@ class Concat(_Monotone):
 
 
 @dataclass(frozen=True)
-class Reshape(_Monotone):
+class Reshape(Monotone):
     """Another shape, the batch kept."""
 
     shape: tuple[int, ...]
@@ -206,7 +206,7 @@ class Reshape(_Monotone):
 
 
 @dataclass(frozen=True)
-class Permute(_Monotone):
+class Permute(Monotone):
     """The axes in another order, the batch first: output axis i is input axis ``order[i]``, counted after the batch."""
 
     order: tuple[int, ...]
@@ -220,7 +220,7 @@ class Permute(_Monotone):
 
 
 @dataclass(frozen=True)
-class Take(_Monotone):
+class Take(Monotone):
     """Some positions along an axis (never the batch's), in any order, as often as named: slices and gathers."""
 
     axis: int
@@ -238,7 +238,7 @@ class Take(_Monotone):
 
 
 @dataclass(frozen=True)
-class Pad(_Monotone):
+class Pad(Monotone):
     """Zeros around a tensor: how many before and after along each axis, the batch not counted."""
 
     widths: tuple[tuple[int, int], ...]
@@ -250,50 +250,3 @@ class Pad(_Monotone):
         for axis, ((before, _), length) in enumerate(zip(self.widths, shapes[0], strict=True), 1):
             rows = rows.narrow(axis, before, length)
         return [rows], 0.0
-
-
-@dataclass(frozen=True)
-class AveragePool(_Monotone):
-    """The mean over windows, with the arguments of ``F.avg_pool2d``."""
-
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    ceil_mode: bool = False
-    count_include_pad: bool = True
-    divisor: int | None = None
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return F.avg_pool2d(
-            inputs[0], self.kernel, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor
-        )
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        with torch.enable_grad():  # the transpose of a linear map is its vector-Jacobian product
-            point = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device, requires_grad=True)
-            image = self.apply(point)
-        return [torch.autograd.grad(image, point, rows, create_graph=rows.requires_grad)[0]], 0.0
-
-
-@dataclass(frozen=True)
-class MaxPool(_Monotone):
-    """The maximum over windows, with the arguments of ``F.max_pool2d``."""
-
-    kernel: Pair
-    stride: Pair
-    padding: Pair = (0, 0)
-    dilation: Pair = (1, 1)
-    ceil_mode: bool = False
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
-
-    def candidates(self, value: Tensor) -> Tensor:
-        """What each window holds of a value (n, channels, *map): (n, channels, candidates, *output), −∞ outside."""
-        output = self.apply(value).shape[2:]
-        kernel, dilation, stride, before = self.kernel, self.dilation, self.stride, self.padding
-        extent = [(output[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]
-        after = [extent[axis] - before[axis] - value.shape[2 + axis] for axis in (0, 1)]
-        padded = F.pad(value, [before[1], after[1], before[0], after[0]], value=-torch.inf)
-        windows = F.unfold(padded, kernel, dilation, 0, stride)
-        return windows.view(len(value), value.shape[1], -1, *output)

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steadynet.graph.operations import AveragePool, Convolution, Dense, MaxPool, Operation, Pad, Pair, Rectifier, Scale
+from steadynet.graph.operations import Convolution, Dense, Operation, Pad, Pair, ReLU, Scale
+from steadynet.graph.pooling import AveragePool, MaxPool
 
 Shape = tuple[int, ...]
 Range = tuple[float | None, float | None]
@@ -55,11 +56,11 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operat
     return Scale(factor.view(per_channel), shift.view(per_channel))
 
 
-def rectifier(slope: float) -> Operation:
+def leaky_relu(slope: float) -> Operation:
     """A leaky ReLU whose slope keeps it monotone and convex."""
     if not 0 <= slope <= 1:
         raise NoBoundsError(f"leaky ReLU with slope {slope}, which is not between 0 and 1")
-    return Rectifier(slope)
+    return ReLU(slope)
 
 
 def max_pool(
@@ -132,8 +133,8 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.Conv2d: _convolution,
     nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm,
-    nn.ReLU: lambda module, shape: Rectifier(),
-    nn.LeakyReLU: lambda module, shape: rectifier(module.negative_slope),
+    nn.ReLU: lambda module, shape: ReLU(),
+    nn.LeakyReLU: lambda module, shape: leaky_relu(module.negative_slope),
     nn.AvgPool2d: lambda module, shape: average_pool(
         module.kernel_size,
         module.stride,

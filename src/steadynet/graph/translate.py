@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Concat, Operation, Permute, Rectifier, Reshape, Scale, Sum
+from steadynet.graph.operations import Concat, Operation, Permute, ReLU, Reshape, Scale, Sum
 from steadynet.graph.tables import (
     ADDITIONS,
     CLIPPING_MODULES,
@@ -36,9 +36,9 @@ from steadynet.graph.tables import (
     Shape,
     average_pool,
     axis_order,
+    leaky_relu,
     limits,
     max_pool,
-    rectifier,
 )
 from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -158,9 +158,9 @@ class _Translation:
         resolved: Any = torch.fx.node.map_arg((call.args[1:], dict(call.kwargs)), self.trace.values.__getitem__)
         args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
         if call.target in RELUS:
-            self._add(call, Rectifier(), source)
+            self._add(call, ReLU(), source)
         elif call.target is F.leaky_relu:
-            self._add(call, rectifier(float(kwargs["negative_slope"])), source)
+            self._add(call, leaky_relu(float(kwargs["negative_slope"])), source)
         elif call.target in IDENTITIES or (call.target in DROPOUTS and kwargs["training"] is False):
             self.place[call] = self.place[source]
         elif call.target in RESHAPES:

@@ -21,7 +21,7 @@ from torch import Tensor
 from steadynet.attacks.region import InputRegion
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Dense, Operation, Rectifier, Sum
+from steadynet.graph.operations import Dense, Operation, ReLU, Sum
 from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
 from steadynet.verification.properties import Properties
 
@@ -108,7 +108,7 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
         second = np.concatenate([select[:, half : 2 * half], spare], 1)
         width = first.shape[1]
         difference = add("difference", Dense(_float32((first - second).reshape(count * width, -1)), None), value)
-        above = add("above", Rectifier(), difference)
+        above = add("above", ReLU(), difference)
         other = add("other", Dense(_float32(second.reshape(count * width, -1)), None), value)
         value = add("maximum", Sum(), other, above)
     add("scores", Dense(_float32(np.concatenate([-np.eye(count), np.zeros((1, count))])), None), value)

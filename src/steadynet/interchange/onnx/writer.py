@@ -18,21 +18,20 @@ from steadynet.errors import UserError, one_line
 from steadynet.files import write_atomically
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import (
-    AveragePool,
     Concat,
     Convolution,
     Dense,
-    MaxPool,
     Operation,
     Pad,
     Permute,
-    Rectifier,
+    ReLU,
     Reshape,
     Scale,
     Shape,
     Sum,
     Take,
 )
+from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -177,7 +176,7 @@ def _scale(graph: _OnnxGraph, operation: Scale, inputs: list[str], shape: Shape)
     return name
 
 
-def _relu(graph: _OnnxGraph, operation: Rectifier, inputs: list[str], shape: Shape) -> str:
+def _relu(graph: _OnnxGraph, operation: ReLU, inputs: list[str], shape: Shape) -> str:
     if operation.slope:
         return graph.add_node("LeakyRelu", *inputs, alpha=operation.slope)
     return graph.add_node("Relu", *inputs)
@@ -235,7 +234,7 @@ OPERATIONS: dict[type[Operation], Callable[[_OnnxGraph, Any, list[str], Shape], 
     Dense: _dense,
     Convolution: _convolution,
     Scale: _scale,
-    Rectifier: _relu,
+    ReLU: _relu,
     Sum: _sum,
     Concat: _concat,
     Reshape: _reshape,

@@ -18,7 +18,8 @@ from torch import Tensor
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.linear_functions import LinearFunctions
-from steadynet.graph.operations import Interval, MaxPool
+from steadynet.graph.operations import Interval
+from steadynet.graph.pooling import MaxPool
 from steadynet.verification.search.bounding import apply_splits
 from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.rounding import CLEARLY_POSITIVE

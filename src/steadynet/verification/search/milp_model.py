@@ -20,7 +20,8 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import OutOfTimeError
-from steadynet.graph.operations import Interval, MaxPool, Operation, Rectifier
+from steadynet.graph.operations import Interval, Operation, ReLU
+from steadynet.graph.pooling import MaxPool
 from steadynet.verification.search.subproblem import Split
 
 TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
@@ -83,7 +84,7 @@ class MilpModel:
         return F.pad(form, [0, 0] * (form.dim() - 1) + [0, self.columns.count + 1 - len(form)])
 
     def _value(self, position: int, operation: Operation, sources: list[Tensor], known: Interval | None) -> Tensor:
-        if isinstance(operation, (Rectifier, MaxPool)):
+        if isinstance(operation, (ReLU, MaxPool)):
             assert known is not None
             largest = torch.maximum(known.lower.abs().amax(), known.upper.abs().amax())
             room = _BOUND_ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)

@@ -13,17 +13,8 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
 from steadynet.bounds.precision import in_float64
-from steadynet.graph.operations import (
-    Affine,
-    AveragePool,
-    Convolution,
-    Dense,
-    Interval,
-    Operation,
-    Rectifier,
-    Scale,
-    Sum,
-)
+from steadynet.graph.operations import Affine, Convolution, Dense, Interval, Operation, ReLU, Scale, Sum
+from steadynet.graph.pooling import AveragePool
 
 CLEARLY_POSITIVE = 1e-3  # a bound above this needs no second look in float64
 INNER_ROOM = 2e-6  # of a layer's largest bound: what float32's rounding may have taken from its inner bounds
@@ -114,7 +105,7 @@ def _terms(operation: Operation, known: list[Interval]) -> Tensor | float:
     sizes = [value.largest() for value in known]
     if isinstance(operation, (Sum, AveragePool)):
         return operation.apply(*sizes)
-    if isinstance(operation, Rectifier):
+    if isinstance(operation, ReLU):
         return operation.slope * sizes[0]
     return operation.size(sizes[0]) if isinstance(operation, Affine) else 0.0
 

@@ -7,7 +7,7 @@ import math
 import torch
 
 from steadynet.graph.clipping import clipping
-from steadynet.graph.operations import Rectifier, Scale
+from steadynet.graph.operations import ReLU, Scale
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode, float_tensor
@@ -26,7 +26,7 @@ def leaky_relu(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     slope = node.attributes.number("alpha", 0.01)
     if not 0 <= slope <= 1:
         raise UnsupportedError(f"LeakyRelu with slope {slope}, which is not between 0 and 1")
-    return builder.add(Rectifier(slope), node.value().shape, node.value())
+    return builder.add(ReLU(slope), node.value().shape, node.value())
 
 
 def clip(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
@@ -65,4 +65,4 @@ def maximum(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 
 
 def _relu(builder: GraphBuilder, source: GraphValue) -> GraphValue:
-    return builder.add(Rectifier(), source.shape, source)
+    return builder.add(ReLU(), source.shape, source)

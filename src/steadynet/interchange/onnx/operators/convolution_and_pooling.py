@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.graph.operations import AveragePool, Convolution, MaxPool, Pad, Pair, Rectifier, Shape
+from steadynet.graph.operations import Convolution, Pad, Pair, ReLU, Shape
+from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode
@@ -50,7 +51,7 @@ def max_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     windows = _windows(node, source)
     before = builder.producer(source)
     found = windows.in_torch()
-    if found is None and before and before.operation == Rectifier():
+    if found is None and before and before.operation == ReLU():
         source, windows = _pad_explicitly(builder, source, windows)
         found = windows.in_torch()
     if found is None:
