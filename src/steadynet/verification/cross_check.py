@@ -112,17 +112,18 @@ class CrossCheck:
     Raises:
         UserError: There are fewer than two different verifiers.
 
-    >>> from steadynet.runs.directory import RunDirectory
-    >>> from steadynet.verification.verify import make_verifier
-    >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
-    >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
-    >>> trained = TrainedNetwork(network, {}, RunDirectory(Path("run")))
-    >>> test = Images(torch.tensor([[0.5]]), torch.tensor([0]))
-    >>> verifiers = [make_verifier(name, {"timeout": 5.0}) for name in ("branch_and_bound", "milp")]
-    >>> check = CrossCheck(trained, test, torch.tensor([0]), [0.01], verifiers, "by hand")
-    >>> check.decide()
-    >>> [result.verdict.value for result in check.results.values()], check.contradictions()
-    (['unsat', 'unsat'], [])
+    Example:
+        >>> from steadynet.runs.directory import RunDirectory
+        >>> from steadynet.verification.verify import make_verifier
+        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
+        >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+        >>> trained = TrainedNetwork(network, {}, RunDirectory(Path("run")))
+        >>> test = Images(torch.tensor([[0.5]]), torch.tensor([0]))
+        >>> verifiers = [make_verifier(name, {"timeout": 5.0}) for name in ("branch_and_bound", "milp")]
+        >>> check = CrossCheck(trained, test, torch.tensor([0]), [0.01], verifiers, "by hand")
+        >>> check.decide()
+        >>> [result.verdict.value for result in check.results.values()], check.contradictions()
+        (['unsat', 'unsat'], [])
     """
 
     trained: TrainedNetwork

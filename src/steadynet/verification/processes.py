@@ -39,10 +39,11 @@ class ExternalProgram:
     Raises:
         UserError: The program cannot be started.
 
-    >>> import sys
-    >>> with ExternalProgram([sys.executable, "-c", "print('a'); print('b')"], Path.cwd()) as program:
-    ...     list(program.lines(lambda: time.perf_counter() + 60))
-    ['a', 'b']
+    Example:
+        >>> import sys
+        >>> with ExternalProgram([sys.executable, "-c", "print('a'); print('b')"], Path.cwd()) as program:
+        ...     list(program.lines(lambda: time.perf_counter() + 60))
+        ['a', 'b']
     """
 
     def __init__(

@@ -64,10 +64,11 @@ class Properties:
     Raises:
         UserError: The images have a lower precision than float32, for which no bounds are computed.
 
-    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-    >>> properties = Properties.around(network, torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]), eps=0.1)
-    >>> len(properties), len(properties[:2])
-    (5, 2)
+    Example:
+        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+        >>> properties = Properties.around(network, torch.rand(5, 1, 2, 2), torch.tensor([0, 1, 2, 0, 1]), eps=0.1)
+        >>> len(properties), len(properties[:2])
+        (5, 2)
     """
 
     network: nn.Module
@@ -115,9 +116,10 @@ class Result:
         decided_by: The method that decided the property: a :class:`DecidedBy`, or the name of another program.
         reason: Why there is no verdict, in one line for the user.
 
-    >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
-    >>> result.verdict.value, str(result.decided_by)
-    ('unsat', 'crown')
+    Example:
+        >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
+        >>> result.verdict.value, str(result.decided_by)
+        ('unsat', 'crown')
     """
 
     verdict: Verdict

@@ -49,19 +49,20 @@ class RunVerification:
         data: The name of the data set, which is stored with each verdict.
         device: Where the verifier computes. A counterexample that it finds there must replay on the CPU, too.
 
-    >>> from pathlib import Path
-    >>> from tempfile import mkdtemp
-    >>> from steadynet.runs.directory import RunDirectory
-    >>> from steadynet.verification.verify import make_verifier
-    >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
-    >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
-    >>> trained = TrainedNetwork(network, {}, RunDirectory(Path(mkdtemp())))
-    >>> test = Images(torch.tensor([[0.5], [0.05]]), torch.tensor([0, 0]))
-    >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
-    >>> verification = RunVerification(trained, test, torch.tensor([0, 1]), [0.01], verifier, "by hand")
-    >>> verification.decide()
-    >>> verification.counts()
-    'unsat 2  sat 0  timeout 0'
+    Example:
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from steadynet.runs.directory import RunDirectory
+        >>> from steadynet.verification.verify import make_verifier
+        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
+        >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
+        >>> trained = TrainedNetwork(network, {}, RunDirectory(Path(mkdtemp())))
+        >>> test = Images(torch.tensor([[0.5], [0.05]]), torch.tensor([0, 0]))
+        >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
+        >>> verification = RunVerification(trained, test, torch.tensor([0, 1]), [0.01], verifier, "by hand")
+        >>> verification.decide()
+        >>> verification.counts()
+        'unsat 2  sat 0  timeout 0'
     """
 
     trained: TrainedNetwork

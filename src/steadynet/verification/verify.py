@@ -34,12 +34,13 @@ def verify(
     Raises:
         UserError: The images, labels, radius, verifier or settings make no sense.
 
-    >>> import torch
-    >>> model = nn.Sequential(nn.Linear(1, 2))
-    >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))
-    >>> _ = model[0].bias.data.copy_(torch.tensor([0.0, 0.2]))
-    >>> [result.verdict.value for result in verify(model, torch.tensor([[0.5], [0.1]]), torch.tensor([0, 0]), 0.2)]
-    ['unsat', 'sat']
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(1, 2))
+        >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))
+        >>> _ = model[0].bias.data.copy_(torch.tensor([0.0, 0.2]))
+        >>> [result.verdict.value for result in verify(model, torch.tensor([[0.5], [0.1]]), torch.tensor([0, 0]), 0.2)]
+        ['unsat', 'sat']
     """
     if len(images) != len(labels) or not len(images):
         raise UserError(f"{len(images)} images and {len(labels)} labels: verify needs one label per image")
@@ -66,8 +67,9 @@ def make_verifier(name: str, settings: dict[str, object]) -> Verifier:
         UserError: The verifier or a setting is unknown (the message names the nearest one), a value does not fit, or
             the verifier needs a program that is not installed.
 
-    >>> make_verifier("milp", {"timeout": 5}).timeout
-    5
+    Example:
+        >>> make_verifier("milp", {"timeout": 5}).timeout
+        5
     """
     return make(choose("verifier", name, verifiers.available()), settings)
 

@@ -81,18 +81,19 @@ def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: o
     Raises:
         UserError: A file cannot be read, or the network and the property do not fit together.
 
-    >>> from tempfile import mkdtemp
-    >>> from steadynet.interchange.onnx.writer import export_onnx
-    >>> double = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False))
-    >>> _ = double[0].weight.data.fill_(2.0)
-    >>> network, property_file = Path(mkdtemp()) / "double.onnx", Path(mkdtemp()) / "below-3.vnnlib"
-    >>> export_onnx(double, (1,), network)
-    >>> _ = property_file.write_text(
-    ...     "(declare-const X_0 Real) (declare-const Y_0 Real)"
-    ...     "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= Y_0 3))"
-    ... )
-    >>> decide(Instance(network, property_file, timeout=10)).verdict.value
-    'unsat'
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from steadynet.interchange.onnx.writer import export_onnx
+        >>> double = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False))
+        >>> _ = double[0].weight.data.fill_(2.0)
+        >>> network, property_file = Path(mkdtemp()) / "double.onnx", Path(mkdtemp()) / "below-3.vnnlib"
+        >>> export_onnx(double, (1,), network)
+        >>> _ = property_file.write_text(
+        ...     "(declare-const X_0 Real) (declare-const Y_0 Real)"
+        ...     "(assert (>= X_0 0)) (assert (<= X_0 1)) (assert (>= Y_0 3))"
+        ... )
+        >>> decide(Instance(network, property_file, timeout=10)).verdict.value
+        'unsat'
     """
     started = time.perf_counter()
     result = _InstanceDecider(instance, started + instance.timeout, verifier, settings).decide()

@@ -29,14 +29,15 @@ class Verifier(ABC):
     Raises:
         UserError: A setting has a value that makes no sense.
 
-    >>> import torch
-    >>> from steadynet.verification.verify import make_verifier
-    >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
-    >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
-    >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))  # label 0 for every positive input
-    >>> (result,) = verifier(Properties.around(network, torch.tensor([[0.5]]), torch.tensor([0]), eps=0.1))
-    >>> result.verdict.value
-    'unsat'
+    Example:
+        >>> import torch
+        >>> from steadynet.verification.verify import make_verifier
+        >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
+        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
+        >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))  # label 0 for every positive input
+        >>> (result,) = verifier(Properties.around(network, torch.tensor([[0.5]]), torch.tensor([0]), eps=0.1))
+        >>> result.verdict.value
+        'unsat'
     """
 
     name: ClassVar[str]
