@@ -22,8 +22,9 @@ from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
 from steadynet.cli.display.training import TrainingDisplay
 from steadynet.runs.metrics import EpochMetrics
+from steadynet.training.notation import Phase
 from steadynet.training.observer import Position
-from steadynet.training.settings import Phase, resolve
+from steadynet.training.settings import resolve
 from verified import said
 
 STEADYNET = Path(sys.executable).with_name("steadynet")

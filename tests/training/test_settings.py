@@ -10,7 +10,9 @@ from runs import files, same_weights, tiny, write_inputs
 from steadynet.cli import main
 from steadynet.errors import UserError
 from steadynet.files import read_toml
-from steadynet.training.settings import Phase, TrainingSettings, merge, parse_phases, parse_radius, resolve
+from steadynet.training.given_settings import GivenSettings, read_settings
+from steadynet.training.notation import Phase, parse_phases, parse_radius
+from steadynet.training.settings import TrainingSettings, resolve
 
 
 def test_the_defaults_are_the_papers():
@@ -140,6 +142,10 @@ def test_a_configuration_reads_back_as_itself(values, tmp_path):
     assert resolve(read_toml(tmp_path / "config.toml")) == settings
 
 
+def merge(file, flags):
+    return GivenSettings.parse(file).overridden_by(GivenSettings(flags))
+
+
 def test_flags_win_over_a_file():
     file = resolve({"method": "trades+nbc", "beta": 2.0}).as_config()
     changed = resolve(merge(file, {"beta": 5.0, "seed": 3}))
@@ -148,6 +154,21 @@ def test_flags_win_over_a_file():
     assert set(resolve(merge(file, {"method": "natural"})).methods) == {"natural"}
     assert resolve(merge(file, {"phases": "rs:1 nbc:2"})).plan == [Phase("rs", 1), Phase("nbc", 2)]
     assert resolve(merge({"phases": "rs:1"}, {"method": "nbc"})).plan == [Phase("nbc", 20)]
+
+
+def test_the_tables_of_one_file_win_over_those_of_another():
+    file = GivenSettings.parse({"method": "trades+nbc", "methods": {"nbc": {"beta": 2.0, "steps": 3}}})
+    both = resolve(file.overridden_by(GivenSettings({"step_size": 0.1}, {"nbc": {"beta": 5.0}}))).methods
+    assert (both["nbc"]["beta"], both["nbc"]["steps"], both["trades"]["steps"]) == (5.0, 3, 10)
+    assert both["nbc"]["step_size"] == both["trades"]["step_size"] == 0.1
+
+
+def test_a_file_is_read_into_a_record(tmp_path):
+    (tmp_path / "given.toml").write_text("seed = 3\n[methods.nbc]\nbeta = 2.0\n[input]\nclasses = 10\n")
+    assert read_settings(tmp_path / "given.toml") == GivenSettings({"seed": 3}, {"nbc": {"beta": 2.0}})
+    (tmp_path / "given.toml").write_text("methods = 3")
+    with pytest.raises(UserError, match=r"methods holds a table for each method"):
+        read_settings(tmp_path / "given.toml")
 
 
 def test_settings_made_in_python_are_checked_too():

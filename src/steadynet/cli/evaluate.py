@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.networks import check_classifies
     from steadynet.runs.evaluation import evaluate, write_evaluation
     from steadynet.runs.trained import load_trained
-    from steadynet.training.settings import parse_radius
+    from steadynet.training.notation import parse_radius
 
     use_threads(arguments)
     device = pick_device(arguments.device, DEVICES)

@@ -54,7 +54,7 @@ def select(arguments: argparse.Namespace) -> Selection:
     from steadynet import data
     from steadynet.networks import check_classifies
     from steadynet.runs.trained import load_trained
-    from steadynet.training.settings import parse_radius
+    from steadynet.training.notation import parse_radius
 
     trained = load_trained(arguments.run)
     radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config.eps]))

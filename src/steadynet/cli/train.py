@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser, add_settings, given_settings
@@ -14,6 +14,7 @@ from steadynet.training.distributed.torchrun_env import this_process
 
 if TYPE_CHECKING:
     from steadynet.runs.directory import RunDirectory
+    from steadynet.training.given_settings import GivenSettings
     from steadynet.training.settings import TrainingSettings
 
 TRAINING = "training"  # the owner of the flags of a training and of its methods
@@ -45,14 +46,14 @@ def add_training_settings(parser: Parser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console, messages
-    from steadynet.files import read_toml
     from steadynet.runs.directory import RunDirectory
-    from steadynet.training.settings import merge, resolve
+    from steadynet.training.given_settings import GivenSettings, read_settings
+    from steadynet.training.settings import resolve
 
     console.quiet = messages.quiet = not this_process().is_first
-    given = given_settings(arguments, TRAINING)
+    given = GivenSettings(given_settings(arguments, TRAINING))
     if arguments.config:
-        given = merge(read_toml(Path(arguments.config)), given)
+        given = read_settings(Path(arguments.config)).overridden_by(given)
     if not arguments.out:
         raise UserError("name the run directory to write, such as --out runs/first")
     if arguments.resume and arguments.overwrite:
@@ -62,7 +63,7 @@ def _run(arguments: argparse.Namespace) -> None:
         if not _resume(run, given):
             console.print(f"{run.path} is finished: there is nothing to resume", soft_wrap=True)
             return
-    elif arguments.resume and not given:
+    elif arguments.resume and given == GivenSettings():
         raise UserError(f"there is no run in {run.path} to resume: leave out --resume to start one")
     else:
         _start(run, resolve(given), arguments.overwrite)
@@ -78,23 +79,25 @@ def _start(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> No
         train(settings, run.path, overwrite=overwrite, observer=observer)
 
 
-def _resume(run: RunDirectory, given: dict[str, Any]) -> bool:
+def _resume(run: RunDirectory, given: GivenSettings) -> bool:
     """Resume a run with its own settings; return False if it was finished already."""
     from steadynet.cli.display.training import observing
+    from steadynet.training.given_settings import GivenSettings
     from steadynet.training.loop import resume
-    from steadynet.training.settings import merge, resolve
+    from steadynet.training.settings import resolve
 
-    config = run.read_config()
-    settings = resolve(config.settings)
-    given_anew = {key: value for key, value in given.items() if key not in MACHINE}
-    wanted = resolve(merge(config.settings, given_anew)).as_config()
+    own = GivenSettings.parse(run.read_config().settings)
+    settings = resolve(own)
+    machine = {key: given.values[key] for key in MACHINE if key in given.values}
+    others = {key: value for key, value in given.values.items() if key not in MACHINE}
+    wanted = resolve(own.overridden_by(GivenSettings(others, given.methods))).as_config()
     changed = sorted(key for key in wanted if wanted[key] != settings.as_config().get(key))
     if changed:
         raise UserError(f"--resume keeps the run's settings, but {', '.join(changed)} would change: leave them out")
     if run.weights.is_file():
         return False
     with observing(run, settings) as observer:
-        resume(run.path, observer=observer, **{key: given[key] for key in MACHINE if key in given})
+        resume(run.path, observer=observer, **machine)
     return True
 
 

@@ -23,7 +23,8 @@ from steadynet.experiments.shards import Ask
 from steadynet.experiments.tuning import TuningBudget
 from steadynet.files import disk_errors
 from steadynet.plugins import fits
-from steadynet.training.settings import parse_phases, parse_radius, resolve
+from steadynet.training.notation import parse_phases, parse_radius
+from steadynet.training.settings import resolve
 from steadynet.verification.verify import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where and how to watch, not what is trained

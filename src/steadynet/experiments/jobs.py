@@ -21,8 +21,9 @@ from steadynet.runs.evaluation import accuracy, evaluate, write_evaluation
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.runs.trained import TrainedNetwork, load_trained
 from steadynet.training.loop import resume, train
+from steadynet.training.notation import Phase
 from steadynet.training.observer import Position
-from steadynet.training.settings import Phase, resolve
+from steadynet.training.settings import resolve
 from steadynet.verification.run import RunVerification
 from steadynet.verification.verify import make_verifier
 

@@ -12,7 +12,7 @@ import io
 from functools import lru_cache
 from importlib import resources
 
-from steadynet.training.settings import parse_radius
+from steadynet.training.notation import parse_radius
 
 PAPER = resources.files("steadynet.experiments") / "paper"
 Place = tuple[str, str, float | None, str]  # model, method, radius, metric

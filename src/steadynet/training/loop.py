@@ -24,8 +24,9 @@ from steadynet.runs.tensors import load_tensors, load_weights, save_tensors
 from steadynet.runs.trained import build_network, finished
 from steadynet.training.distributed.group import joined
 from steadynet.training.interruption import InterruptedByUserError, Interruption
+from steadynet.training.notation import Phase
 from steadynet.training.observer import Observer, Position, SilentObserver
-from steadynet.training.settings import Phase, TrainingSettings, resolve
+from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
 
 STABLE_SHARE_IMAGES = 256  # of the validation images, enough for a live figure

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from steadynet.runs.metrics import EpochMetrics
-from steadynet.training.settings import Phase
+from steadynet.training.notation import Phase
 
 
 @dataclass

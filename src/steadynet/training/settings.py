@@ -1,4 +1,4 @@
-"""The settings of a training: from flags or a TOML file, checked, completed and written down."""
+"""The settings of a training: checked, completed from what the method's authors published, and written down."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.plugins import describe_type, fits, make, setting, settings_of
+from steadynet.training.given_settings import GivenSettings, Table
+from steadynet.training.notation import Phase, parse_phases, parse_radius
 from steadynet.training.schedules import radius_share
 
+# The settings that a method's recipe chooses unless the user does.
 RECIPE = ("lr", "schedule", "drops", "hold", "warmup", "ramp", "gradient_clip", "initialisation")
-
-
-class Phase(NamedTuple):
-    """Some epochs of one method."""
-
-    method: str
-    epochs: int
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Everything a training depends on, but for the settings of its methods, which ``methods`` holds by name."""
+    """Everything that a training depends on.
+
+    :func:`resolve` makes one from what a user gives. Each field carries the line of help that ``--help`` shows.
+
+    Attributes:
+        methods: The settings of each part of the training methods: ``{"nbc": {"beta": 1.0, ...}}``.
+    """
 
     data: str = setting("digits", "a data set's name, or the path of your own .npz file")
     model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
@@ -89,25 +90,28 @@ class TrainingSettings:
 
     @property
     def plan(self) -> list[Phase]:
-        """The phases, in order."""
+        """The phases of the training, in order."""
         return parse_phases(self.phases) if self.phases is not None else [Phase(self.method, self.epochs)]
 
     @property
     def total_epochs(self) -> int:
-        """The epochs of all phases."""
+        """The number of epochs of all phases."""
         return sum(phase.epochs for phase in self.plan)
 
     @property
     def learning_rate(self) -> float:
-        """The rate given, else the paper's."""
+        """The learning rate: the one given, otherwise the paper's."""
         return self.lr if self.lr is not None else (1e-5 if self.data == "cifar10" else 1e-4)
 
     def radius_share(self, epochs_done: float) -> float:
-        """How much of ε is trained for after so many epochs."""
+        """Return the share of ε that is trained for after this many epochs, which need not be whole."""
         return radius_share(epochs_done, self.hold or 0.0, self.warmup or 0.0, self.ramp or "linear")
 
     def with_recipe(self) -> TrainingSettings:
-        """What is not given, as the authors of the first phase's method do it; written down in epochs."""
+        """Return these settings with every missing one chosen as the authors of the first phase's method do.
+
+        Recipes give ``hold`` and ``warmup`` as shares of the training. Here they become numbers of epochs.
+        """
         recipe = self._recipe()
         wanted = {
             **{name: getattr(recipe, name) for name in RECIPE if hasattr(recipe, name)},
@@ -120,7 +124,7 @@ class TrainingSettings:
         )
 
     def chosen_by_recipe(self) -> tuple[str, ...]:
-        """The settings of the loop that the method has a recipe for; none for most methods."""
+        """Return the names of the settings that the method's recipe chooses; most methods have no recipe."""
         return () if self._recipe() == objectives.Recipe() else RECIPE
 
     def _recipe(self) -> objectives.Recipe:
@@ -128,11 +132,11 @@ class TrainingSettings:
         return objectives.available()[main].recipe(self.data, self.eps)
 
     def objective(self, method: str) -> objectives.Objective:
-        """The objective of one phase, with the settings written down here."""
+        """Build the objective of one phase."""
         return objectives.build(method, self.methods)
 
     def as_config(self) -> dict[str, Any]:
-        """Every setting as the run's ``config.toml`` holds it; what is None is left out, as TOML has none."""
+        """Return the settings as ``config.toml`` holds them. Those that are None are left out: TOML has no None."""
         values = dataclasses.asdict(self)
         if self.phases is not None:
             del values["method"], values["epochs"]  # the phases say both
@@ -143,106 +147,60 @@ class TrainingSettings:
         return {key: value for key, value in values.items() if value is not None}
 
 
-def parse_phases(text: str) -> list[Phase]:
-    """Phases from their short form.
+def resolve(values: Table | GivenSettings) -> TrainingSettings:
+    """Check the settings that a user gives, and complete them.
 
-    >>> parse_phases("rs:200 rs+nbc:200")
-    [Phase(method='rs', epochs=200), Phase(method='rs+nbc', epochs=200)]
+    A setting that is not given is what the method's authors published for the data set and the radius, otherwise its
+    default.
+
+    Args:
+        values: Settings by name, with the same names as the flags of ``steadynet train`` and the keys of its
+            configuration file. A setting of a method may stand by itself (``"beta": 2.0``, for every part of the method
+            that has it) or in the table of one part (``"methods": {"nbc": {"beta": 2.0}}``).
+
+    Returns:
+        The complete settings, for :func:`~steadynet.training.loop.train`.
+
+    Raises:
+        UserError: A name is unknown (the message says which one is nearest), or a value does not fit.
+
+    >>> settings = resolve({"method": "trades+nbc", "eps": "8/255", "beta": 2.0})
+    >>> round(settings.eps, 4), settings.lr, settings.methods["nbc"]["beta"]
+    (0.0314, 0.0001, 2.0)
     """
-    phases = []
-    for part in text.split():
-        method, colon, epochs = part.rpartition(":")
-        if not colon or not epochs.isdigit() or int(epochs) < 1:
-            raise UserError(f"phase '{part}' is not METHOD:EPOCHS, as in 'rs:200 rs+nbc:200'")
-        phases.append(Phase(method, int(epochs)))
-    if not phases:
-        raise UserError("phases is empty: write 'rs:200 rs+nbc:200', or leave it out")
-    return phases
-
-
-def parse_radius(text: str | float) -> float:
-    """A radius as a number or a fraction.
-
-    >>> parse_radius("8/255") == 8 / 255, parse_radius(0.3)
-    (True, 0.3)
-    """
-    try:
-        value = float(Fraction(text)) if isinstance(text, str) else float(text)
-    except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
-        raise UserError(f"eps = {text}: a radius is a number such as 0.3, or a fraction such as 8/255") from error
-    if not value > 0:
-        raise UserError(f"eps = {text} must be larger than 0")
-    if value > 1:
-        raise UserError(f"eps = {text} is too large: pixels lie in [0, 1], so that 8 grey levels are 8/255")
-    return value
-
-
-def merge(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a file under those of the command line, which win.
-
-    >>> merge({"phases": "rs:9", "seed": 1, "methods": {"rs": {"steps": 5}}}, {"method": "rs", "steps": 7})
-    {'seed': 1, 'methods': {'rs': {}}, 'method': 'rs', 'steps': 7}
-    """
-    replaced = {"phases"} if "method" in flags else {"method", "epochs"} if "phases" in flags else set()
-    result = {key: value for key, value in file.items() if key not in replaced} | dict(flags)
-    if "methods" in file:
-        used = _parts(_plan(result)) if replaced else file["methods"]
-        result["methods"] = {
-            part: {key: value for key, value in table.items() if key not in flags}
-            for part, table in _tables(file["methods"]).items()
-            if part in used
-        }
-    return result
-
-
-def _plan(values: Mapping[str, Any]) -> list[Phase]:
-    return TrainingSettings(**{key: values[key] for key in ("method", "phases") if key in values}).plan
-
-
-def _parts(plan: list[Phase]) -> list[str]:
-    return list(dict.fromkeys(part for phase in plan for part in objectives.parts_of(phase.method)))
-
-
-def _tables(methods: Any) -> dict[str, dict[str, Any]]:
-    if not isinstance(methods, dict) or not all(isinstance(table, dict) for table in methods.values()):
-        raise UserError("methods holds a table for each method: [methods.nbc]")
-    return methods
-
-
-def resolve(values: Mapping[str, Any]) -> TrainingSettings:
-    """Settings from keys, as a TOML file or flags give them; an unknown key is an error that names the nearest.
-
-    A method's setting may stand by itself (``beta = 2``: for every part of the method that has it) or in the table of
-    one part (``[methods.nbc]``). What is not given is what the method's authors published, else its default.
-    """
-    values = {key: value for key, value in values.items() if key != "input"}  # what the data decided, in a run's own
-    own = {entry.name: entry for entry in settings_of(TrainingSettings)}
-    tables = _tables(values.pop("methods", {}))
-    if values.get("phases") is not None and not values.keys().isdisjoint({"method", "epochs"}):
+    given = values if isinstance(values, GivenSettings) else GivenSettings.parse(values)
+    if given.values.get("phases") is not None and not given.values.keys().isdisjoint({"method", "epochs"}):
         raise UserError("phases says each method and its epochs: give phases, or method and epochs")
-    if "eps" in values:
-        values["eps"] = parse_radius(values["eps"])
-    general = {key: values.pop(key) for key in list(values) if key in own}
-    for key, value in general.items():
-        if not fits(value, own[key].type):
-            raise UserError(f"{key} = {value!r} does not fit {describe_type(own[key].type)}")
+    known = {entry.name: entry for entry in settings_of(TrainingSettings)}
+    general = {name: value for name, value in given.values.items() if name in known}
+    if "eps" in general:
+        general["eps"] = parse_radius(general["eps"])
+    for name, value in general.items():
+        if not fits(value, known[name].type):
+            raise UserError(f"{name} = {value!r} does not fit {describe_type(known[name].type)}")
     if isinstance(general.get("drops"), list):
         general["drops"] = tuple(general["drops"])
     settings = TrainingSettings(**general)
-    methods = _method_settings(settings, values, tables)
+    of_methods = {name: value for name, value in given.values.items() if name not in known}
+    methods = _method_settings(settings, of_methods, given.methods)
     return dataclasses.replace(settings.with_recipe(), methods=methods)
 
 
-def _method_settings(
-    settings: TrainingSettings, flat: Mapping[str, Any], tables: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    parts = _parts(settings.plan)
+def _method_settings(settings: TrainingSettings, flat: Table, tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
+    """Return the complete settings of each part of the methods.
+
+    Args:
+        settings: The settings of the training, with its methods, data set and radius.
+        flat: Settings for every part that has them.
+        tables: Settings of single parts, which override ``flat``.
+    """
+    parts = list(dict.fromkeys(part for phase in settings.plan for part in objectives.parts_of(phase.method)))
     known = {name: {entry.name for entry in settings_of(plugin)} for name, plugin in objectives.available().items()}
     _check_names(settings, flat, tables, parts, known)
     result = {}
     for part in parts:
         plugin = objectives.available()[part]
-        given = {key: value for key, value in flat.items() if key in known[part]} | dict(tables.get(part, {}))
+        given = {name: value for name, value in flat.items() if name in known[part]} | dict(tables.get(part, {}))
         objective = make(plugin, plugin.published(settings.data, settings.eps) | given)
         result[part] = {entry.name: getattr(objective, entry.name) for entry in settings_of(plugin)}
     return result
@@ -250,21 +208,22 @@ def _method_settings(
 
 def _check_names(
     settings: TrainingSettings,
-    flat: Mapping[str, Any],
-    tables: Mapping[str, Any],
+    flat: Table,
+    tables: Mapping[str, Table],
     parts: list[str],
     known: Mapping[str, set[str]],
 ) -> None:
+    """Raise a ``UserError`` if a setting or a table belongs to no part of the methods in use."""
     for name in tables:
         if name not in parts:
             raise UnknownNameError("part of the method in [methods]", name, parts)
     usable = set().union(*(known[part] for part in parts))
-    for key in flat:
-        if key in usable:
+    for name in flat:
+        if name in usable:
             continue
-        owners = sorted(name for name, keys in known.items() if key in keys)
+        owners = sorted(part for part, names in known.items() if name in names)
         if owners:
             used = " ".join(phase.method for phase in settings.plan)
-            raise UserError(f"{key} is a setting of {', '.join(owners)}, which method '{used}' does not use")
+            raise UserError(f"{name} is a setting of {', '.join(owners)}, which method '{used}' does not use")
         general = {entry.name for entry in settings_of(TrainingSettings)}
-        raise UnknownNameError("setting", key, general | usable)
+        raise UnknownNameError("setting", name, general | usable)

@@ -11,8 +11,9 @@ from steadynet.cli.display.terminal import console, progress_bar
 from steadynet.plugins import describe_value
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
+from steadynet.training.notation import Phase
 from steadynet.training.observer import Observer, Position
-from steadynet.training.settings import Phase, TrainingSettings
+from steadynet.training.settings import TrainingSettings
 from steadynet.training.tensorboard import EventWriter
 
 
