@@ -14,9 +14,8 @@ from runs import command_line, command_line_killed_at_write, command_line_on_a_f
 from steadynet import Verdict, load_trained, verify
 from steadynet.attacks.region import InputRegion
 from steadynet.cli import main
-from steadynet.interchange.export import VERSIONS
 from steadynet.interchange.onnx.reader import read_onnx
-from steadynet.interchange.vnnlib.files import read_vnnlib
+from steadynet.interchange.vnnlib.files import VERSIONS, read_vnnlib
 from verified import refused, rows_of, said
 
 ASK = ("--eps", "0.05", "3/10", "--per-class", "3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from steadynet.cli.command import Command, positive_seconds
 from steadynet.cli.parsing import Parser
@@ -35,9 +36,10 @@ def _configure(parser: Parser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console, progress_bar
-    from steadynet.interchange.export import VERSIONS, ExportFolder, RobustnessProperties, export
+    from steadynet.interchange.export import ExportFolder, ExportOrigin, RobustnessProperties, export
+    from steadynet.interchange.vnnlib.files import VERSIONS
 
-    ExportFolder.at(arguments.out).check_free()  # first, before data is loaded
+    ExportFolder(Path(arguments.out)).check_free()  # first, before data is loaded
     chosen = select(arguments)
     test = chosen.dataset.test
     properties = RobustnessProperties(
@@ -47,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> None:
         chosen.radii,
         chosen.dataset.class_count,
     )
-    about = {"run": chosen.trained.run.path.resolve().name, "data": chosen.data, "per_class": arguments.per_class}
+    origin = ExportOrigin(chosen.trained.run.path.resolve().name, chosen.data, arguments.per_class)
     with progress_bar() as progress:
         task = progress.add_task("exporting", total=len(properties), note="")
         folder = export(
@@ -55,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> None:
             properties,
             arguments.out,
             timeout=arguments.timeout,
-            about=about,
+            origin=origin,
             on_property=lambda: progress.advance(task),
         )
     versions = " and ".join(VERSIONS)

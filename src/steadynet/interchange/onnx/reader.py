@@ -39,15 +39,14 @@ def read_onnx(path: str | Path) -> GraphNetwork:
         UserError: The file cannot be read, is not valid ONNX, uses an operator that bounds are not known for, or
             computes something else on ONNX Runtime.
 
-    Example:
-        >>> from steadynet.interchange.onnx.writer import export_onnx
-        >>> from tempfile import TemporaryDirectory
-        >>> original = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
-        >>> with TemporaryDirectory() as folder:
-        ...     export_onnx(original, (1, 2, 2), f"{folder}/model.onnx")
-        ...     network = read_onnx(f"{folder}/model.onnx")
-        >>> network.input_shape, network(torch.rand(5, 1, 2, 2)).shape
-        ((1, 2, 2), torch.Size([5, 3]))
+    >>> from steadynet.interchange.onnx.writer import export_onnx
+    >>> from tempfile import TemporaryDirectory
+    >>> original = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3))
+    >>> with TemporaryDirectory() as folder:
+    ...     export_onnx(original, (1, 2, 2), f"{folder}/model.onnx")
+    ...     network = read_onnx(f"{folder}/model.onnx")
+    >>> network.input_shape, network(torch.rand(5, 1, 2, 2)).shape
+    ((1, 2, 2), torch.Size([5, 3]))
     """
     path = Path(path)
     model = load_model(path)

@@ -57,13 +57,12 @@ def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> Non
         UserError: The network contains an operation that cannot be written, ONNX Runtime computes something else, or
             the file cannot be written. An existing file is then left as it was.
 
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU())
-        >>> with TemporaryDirectory() as folder:
-        ...     export_onnx(network, (1, 2, 2), f"{folder}/model.onnx")
-        ...     [node.op_type for node in onnx.load(f"{folder}/model.onnx").graph.node]
-        ['Flatten', 'Gemm', 'Relu', 'Identity']
+    >>> from tempfile import TemporaryDirectory
+    >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU())
+    >>> with TemporaryDirectory() as folder:
+    ...     export_onnx(network, (1, 2, 2), f"{folder}/model.onnx")
+    ...     [node.op_type for node in onnx.load(f"{folder}/model.onnx").graph.node]
+    ['Flatten', 'Gemm', 'Relu', 'Identity']
     """
     path, shape = Path(path), tuple(image_shape)
     model = _model(graph_of(network, shape), shape)

@@ -36,16 +36,15 @@ def read_vnnlib(path: str | Path) -> VnnlibProperty:
         UserError: The file cannot be read, is malformed, or contains something other than bounds of single inputs
             and linear constraints on outputs. The message is one line.
 
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> lines = ["(declare-const X_0 Real)", "(declare-const Y_0 Real)"]
-        >>> lines += ["(assert (>= X_0 0.0))", "(assert (<= X_0 0.5))", "(assert (>= Y_0 3.0))"]
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "property.vnnlib"
-        ...     _ = path.write_text("".join(lines))
-        ...     found = read_vnnlib(path)
-        >>> found.disjuncts[0].upper, found.disjuncts[0].matrix, found.disjuncts[0].bound  # −Y_0 ≤ −3
-        (array([0.5]), array([[-1.]]), array([-3.]))
+    >>> from tempfile import TemporaryDirectory
+    >>> lines = ["(declare-const X_0 Real)", "(declare-const Y_0 Real)"]
+    >>> lines += ["(assert (>= X_0 0.0))", "(assert (<= X_0 0.5))", "(assert (>= Y_0 3.0))"]
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "property.vnnlib"
+    ...     _ = path.write_text("".join(lines))
+    ...     found = read_vnnlib(path)
+    >>> found.disjuncts[0].upper, found.disjuncts[0].matrix, found.disjuncts[0].bound  # −Y_0 ≤ −3
+    (array([0.5]), array([[-1.]]), array([-3.]))
     """
     text = _read_text(Path(path))
     try:
@@ -87,15 +86,14 @@ def write_vnnlib(
     Raises:
         UserError: The property cannot be expressed in this version, or the file cannot be written.
 
-    Example:
-        >>> import torch
-        >>> from tempfile import TemporaryDirectory
-        >>> from steadynet.interchange.vnnlib.robustness import robustness_property
-        >>> robust = robustness_property(torch.zeros(2), torch.ones(2), label=0, classes=2)
-        >>> with TemporaryDirectory() as folder:
-        ...     write_vnnlib(f"{folder}/property.vnnlib.gz", robust, version="2.0")
-        ...     read_vnnlib(f"{folder}/property.vnnlib.gz").input_size
-        2
+    >>> import torch
+    >>> from tempfile import TemporaryDirectory
+    >>> from steadynet.interchange.vnnlib.robustness import robustness_property
+    >>> robust = robustness_property(torch.zeros(2), torch.ones(2), label=0, classes=2)
+    >>> with TemporaryDirectory() as folder:
+    ...     write_vnnlib(f"{folder}/property.vnnlib.gz", robust, version="2.0")
+    ...     read_vnnlib(f"{folder}/property.vnnlib.gz").input_size
+    2
     """
     if version not in VERSIONS:
         raise UserError(f"there is no VNN-LIB {version}, only {' and '.join(VERSIONS)}")

@@ -24,10 +24,9 @@ class Disjunct:
         bound: The right-hand sides, of shape (constraints,).
         strict: The rows with a strict inequality (<). A proof may read them as ≤, a counterexample may not.
 
-    Example:
-        >>> one = Disjunct(np.zeros(2), np.ones(2), np.array([[1.0, -1.0]]), np.zeros(1))  # y_0 ≤ y_1
-        >>> one.satisfied_by(np.array([0.5, 0.5]), np.array([1.0, 2.0]))
-        True
+    >>> one = Disjunct(np.zeros(2), np.ones(2), np.array([[1.0, -1.0]]), np.zeros(1))  # y_0 ≤ y_1
+    >>> one.satisfied_by(np.array([0.5, 0.5]), np.array([1.0, 2.0]))
+    True
     """
 
     lower: Vector
