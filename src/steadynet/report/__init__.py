@@ -1,1 +1,1 @@
-"""What runs and experiments found, for people to look at: tables, claims, figures and one page."""
+"""The report of runs and experiments: tables, the paper's claims, figures, and one page that shows everything."""

@@ -96,6 +96,7 @@ class Series:
     hover: list[str] = field(default_factory=list)  # the texts shown when the mouse is over a point
     faint: bool = False
     labels: list[str] = field(default_factory=list)  # the texts written beside the points
+    in_legend: bool = True
 
     @property
     def has_values(self) -> bool:
@@ -130,6 +131,15 @@ class Panel:
     log_x: bool = False
     percent: bool = False  # the y axis runs from 0 to 100
     tick_names: dict[float, str] = field(default_factory=dict)  # the texts of the ticks on the x axis, by value
+
+    @property
+    def x_range(self) -> tuple[float | None, float | None]:
+        """The left and the right end of the x axis; None leaves an end to the program that draws."""
+        values = [float(x) for series in self.series for x in series.x] if self.kind is Kind.POINTS else []
+        if not values:
+            return None, None
+        margin = max(0.5, 0.18 * (max(values) - min(values)))  # room for the labels
+        return min(values) - margin, max(values) + margin
 
     @property
     def y_range(self) -> tuple[float | None, float | None]:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from steadynet.report.charts import Chart, Dash, Kind, Panel
+from steadynet.report.labels import Box, choose_places
 
 Handles = dict[str, Artist]  # what the legend shows, by the name of the series
 
@@ -40,7 +41,8 @@ def draw(chart: Chart) -> Figure:
     axes = figure.subplots(down, across, squeeze=False).flatten()
     handles: Handles = {}
     for panel, axis in zip(chart.panels, axes, strict=False):
-        handles |= _draw_panel(panel, axis)
+        drawn = _draw_panel(panel, axis)
+        handles |= {series.name: drawn[series.name] for series in panel.series if series.in_legend}
     for axis in axes[len(chart.panels) :]:
         axis.set_axis_off()
     figure.suptitle(_plain(chart.title), fontsize=11, fontweight="bold", wrap=True)
@@ -66,13 +68,14 @@ def _plain(text: str) -> str:
 
 
 def _draw_panel(panel: Panel, axis: Axes) -> Handles:
-    """Draw one panel and return its part of the legend."""
+    """Draw one panel and return what a legend can show of it."""
     handles = _draw_bars(panel, axis) if panel.kind is Kind.BARS else _draw_lines(panel, axis)
     axis.set_title(_plain(panel.title))
     axis.set_xlabel(_plain(panel.x_label))
     axis.set_ylabel(_plain(panel.y_label))
     if panel.log_x:
         axis.set_xscale("log")
+    axis.set_xlim(*panel.x_range)
     axis.set_ylim(*panel.y_range)
     if panel.tick_names:
         axis.set_xticks(list(panel.tick_names), list(panel.tick_names.values()))
@@ -119,37 +122,32 @@ def _draw_lines(panel: Panel, axis: Axes) -> Handles:
             drawstyle="steps-post" if panel.kind is Kind.STEPS else "default",
         )
         handles[series.name] = handle
-    if panel.kind is Kind.POINTS:
-        axis.margins(x=0.18)
     return handles
 
 
 def _write_labels(panel: Panel, axis: Axes) -> None:
-    """Write each label beside its point, at the first place that no earlier label covers."""
-    taken: list[tuple[float, float, float]] = []  # left edge, baseline and width of each label, in points
-    for series in panel.series:
-        for x, y, label in zip(series.x, series.y, series.labels, strict=False):
-            if y is None:
-                continue
-            across, up = _in_points(axis, float(x), y)
-            width = LABEL_SIZE * 0.6 * len(label)
-            places = [(right, height) for height in LABEL_HEIGHTS for right in (6, -6 - width)]
-            free = [place for place in places if not _overlaps(across + place[0], up + place[1], width, taken)]
-            right, height = (free or places)[0]
-            taken.append((across + right, up + height, width))
-            axis.annotate(
-                _plain(label), (float(x), y), xytext=(right, height), textcoords="offset points", fontsize=LABEL_SIZE
-            )
+    """Write each label beside its point, where it covers no other label."""
+    points = [
+        (float(x), y, label)
+        for series in panel.series
+        for x, y, label in zip(series.x, series.y, series.labels, strict=False)
+        if y is not None
+    ]
+    offsets = [[(right, up) for up in LABEL_HEIGHTS for right in (6, -6 - _label_width(label))] for *_, label in points]
+    places = [
+        [Box(across + right, above + up, _label_width(label), LABEL_SIZE + 1) for right, up in choices]
+        for (x, y, label), choices in zip(points, offsets, strict=True)
+        for across, above in [_in_points(axis, x, y)]
+    ]
+    for (x, y, label), choices, number in zip(points, offsets, choose_places(places), strict=True):
+        axis.annotate(_plain(label), (x, y), xytext=choices[number], textcoords="offset points", fontsize=LABEL_SIZE)
+
+
+def _label_width(label: str) -> float:
+    return LABEL_SIZE * 0.6 * len(label)
 
 
 def _in_points(axis: Axes, x: float, y: float) -> tuple[float, float]:
     """The position of a data point on the paper, in points (1/72 inch)."""
     across, up = axis.transData.transform((x, y)) * 72 / axis.figure.dpi
     return float(across), float(up)
-
-
-def _overlaps(left: float, baseline: float, width: float, taken: list[tuple[float, float, float]]) -> bool:
-    return any(
-        abs(baseline - other_baseline) < LABEL_SIZE + 1 and other_left - width < left < other_left + other_width
-        for other_left, other_baseline, other_width in taken
-    )

@@ -7,6 +7,7 @@ from typing import Any
 
 from steadynet.errors import UserError
 from steadynet.report.charts import Chart, Dash, Kind, Panel, Series
+from steadynet.report.labels import Box, choose_places
 
 MARKERS = {  # plotly's name for each of matplotlib's markers
     "o": "circle",
@@ -20,6 +21,13 @@ MARKERS = {  # plotly's name for each of matplotlib's markers
     ">": "triangle-right",
 }
 PATTERNS = {"//": "/", "\\\\": "\\", "xx": "x", "..": ".", "++": "+", "--": "-", "oo": ".", "**": "|"}
+LABEL_POSITIONS = [  # where a label can be, the preferred place first
+    (vertical, horizontal)
+    for horizontal in ("center", "right", "left")
+    for vertical in ("top", "bottom", "middle")
+    if (vertical, horizontal) != ("middle", "center")
+]
+POINT_SIZE, LABEL_HEIGHT, PLOT_WIDTH, PLOT_HEIGHT = 12, 14, 320, 190  # pixels
 DASHES = {Dash.SOLID: "solid", Dash.DASHED: "dash", Dash.DOTTED: "dot"}
 
 
@@ -48,19 +56,23 @@ def _panel_as_json(panel: Panel) -> dict[str, Any]:
     x_axis: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
     y_axis: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
     if panel.log_x:
-        x_axis["type"] = "log"
+        x_axis |= {"type": "log", "dtick": "D2"}  # ticks at 1, 2 and 5
     elif panel.kind is Kind.BARS:
         x_axis["type"] = "category"
     if panel.tick_names:
         x_axis |= {"tickvals": list(panel.tick_names), "ticktext": list(panel.tick_names.values())}
-    low, high = panel.y_range
-    if high is not None:
-        y_axis["range"] = [low, high]
-    elif low is not None:
-        y_axis["rangemode"] = "tozero"
-    traces, seen = [], set()
-    for series in panel.series:  # the legend shows each name once, however many points have it
-        traces.append(_trace(panel, series) | {"legendgroup": series.name, "showlegend": series.name not in seen})
+    for axis, (low, high) in ((x_axis, panel.x_range), (y_axis, panel.y_range)):
+        if low is not None and high is not None:
+            axis["range"] = [low, high]
+        elif low is not None:
+            axis["rangemode"] = "tozero"
+    positions, traces, seen = _label_positions(panel), [], set()
+    for number, series in enumerate(panel.series):
+        trace = _trace(panel, series)
+        if number in positions:
+            trace["textposition"] = positions[number]
+        in_legend = series.in_legend and series.name not in seen  # each name once, however many points have it
+        traces.append(trace | {"legendgroup": series.name, "showlegend": in_legend})
         seen.add(series.name)
     return {"title": panel.title, "traces": traces, "layout": {"xaxis": x_axis, "yaxis": y_axis}}
 
@@ -82,10 +94,32 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
     if panel.kind is Kind.STEPS:
         return trace | {"mode": "lines", "line": line | {"shape": "hv"}}
     if panel.kind is Kind.POINTS and len(series.x) == 1:
-        labels = [escaped(text) for text in series.labels]
-        more = {"mode": "markers+text", "text": labels, "textposition": "top center"}
-        return trace | more | {"marker": marker | {"size": 12}}
+        labels = {"mode": "markers+text", "text": [escaped(text) for text in series.labels], "cliponaxis": False}
+        return trace | labels | {"marker": marker | {"size": POINT_SIZE}}
     return trace | {"mode": "lines+markers" if style.marker else "lines"}
+
+
+def _label_positions(panel: Panel) -> dict[int, str]:
+    """Where plotly writes the label of each series that is one labelled point, by the number of the series.
+
+    The size of a plot on the page is known only roughly, which is enough to keep labels apart.
+    """
+    numbers = [number for number, series in enumerate(panel.series) if len(series.x) == 1 and series.labels]
+    (left, right), (bottom, top) = panel.x_range, panel.y_range
+    if not numbers or left is None or right is None or bottom is None or top is None:
+        return {}
+    markers, places = [], []
+    for number in numbers:
+        series = panel.series[number]
+        across = PLOT_WIDTH * (float(series.x[0]) - left) / (right - left)
+        up = PLOT_HEIGHT * ((series.y[0] or 0.0) - bottom) / (top - bottom)
+        width, half = 7.5 * len(series.labels[0]), POINT_SIZE / 2
+        markers.append(Box(across - half, up - half, 2 * half, 2 * half))
+        heights = {"top": up + half + 1, "middle": up - LABEL_HEIGHT / 2, "bottom": up - half - 1 - LABEL_HEIGHT}
+        lefts = {"center": across - width / 2, "right": across + half + 1, "left": across - half - 1 - width}
+        places.append([Box(lefts[h], heights[v], width, LABEL_HEIGHT) for v, h in LABEL_POSITIONS])
+    chosen = choose_places(places, markers)
+    return {number: " ".join(LABEL_POSITIONS[place]) for number, place in zip(numbers, chosen, strict=True)}
 
 
 def _text(x: float | str) -> float | str:

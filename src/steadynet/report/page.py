@@ -16,6 +16,7 @@ from steadynet.report.interactive import plotly_source
 from steadynet.report.page_data import report_as_json
 
 ASSETS = resources.files("steadynet.report") / "assets"
+SCRIPTS = ("base.js", "tables.js", "charts.js", "gallery.js", "page.js")  # they run in this order, as one script
 
 
 def page_of(report: Report, max_pictures: int = MAX_PICTURES, live: str | None = None) -> str:
@@ -38,7 +39,8 @@ def page_of(report: Report, max_pictures: int = MAX_PICTURES, live: str | None =
 
 def _html(content: Mapping[str, Any], title: str) -> str:
     """Fill the template. The page's policy lets only our own two scripts run, whatever the content contains."""
-    script, plotly = _asset("page.js"), plotly_source().replace("</script", "<\\/script").replace("\r\n", "\n")
+    script = "".join(_asset(name) for name in SCRIPTS)
+    plotly = plotly_source().replace("</script", "<\\/script").replace("\r\n", "\n")
     parts = {
         "title": html.escape(title),
         "policy": f"default-src 'none'; script-src {_digest(script)} {_digest(plotly)}; style-src 'unsafe-inline'; "

@@ -80,6 +80,7 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
         "name": table.name,
         "title": table.title,
         "paper": table.has_paper,
+        "differences": any(what.is_delta for what in metrics),
         "metrics": [_metric_as_json(what) for what in metrics],
         "rows": rows,
     }

@@ -130,22 +130,22 @@ def _by_radius(table: Table) -> Chart | None:
             lines = [line for line in table.lines if line.metric.name == name and line.eps is not None]
             if len(lines) > 1:
                 panels.append(_radius_panel(table, model, lines))
-    note = "The faint dotted lines are the paper's." if table.has_paper else ""
+    note = "Solid lines are ours, faint dotted lines are the paper's." if table.has_paper else ""
     return chart_of(f"{table.name}-radii", "By radius", table.title, panels, note, across=2)
 
 
 def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
     looks, series = styles(table.methods), []
     x = [line.eps or 0.0 for line in lines]
-    for side in (PAPER, OURS):
-        for column in table.columns:
-            if column[0] == model:
-                y = [side.value(table.entries(line)[column]) for line in lines]
-                name = column[1] if side is OURS else f"{column[1]}, paper"
-                series.append(Series(name, x, y, looks[column[1]], faint=side is PAPER))
+    for column in table.columns:
+        if column[0] == model:
+            ours, papers = ([side.value(table.entries(line)[column]) for line in lines] for side in (OURS, PAPER))
+            curve = Series(column[1], x, ours, looks[column[1]])
+            name = f"{column[1]}, paper"
+            series += [Series(name, x, papers, looks[column[1]], faint=True, in_legend=not curve.has_values), curve]
     what, ticks = lines[0].metric, {line.eps or 0.0: radius(line.eps) for line in lines}
-    title = f"{model}: {what.label}"
-    return Panel(title, "ε", what.label, Kind.LINES, _drawable(series), percent=True, tick_names=ticks)
+    title, drawable = f"{model}: {what.label}", sorted(_drawable(series), key=lambda curve: not curve.faint)
+    return Panel(title, "ε", what.label, Kind.LINES, drawable, percent=True, tick_names=ticks)
 
 
 def _pareto(table: Table) -> Chart | None:
@@ -196,14 +196,14 @@ def _beta(table: Table) -> Chart | None:
     values = {method: float(method.removeprefix("beta=")) for method in table.methods if method.startswith("beta=")}
     order = dict(sorted(values.items(), key=lambda item: item[1]))
     panels = _sweep(table, "β", Kind.LINES, order, styles(["nbc", "natural"]))
-    return chart_of(f"{table.name}-sweep", "Sweep", table.title, panels)
+    return chart_of(f"{table.name}-sweep", "Sweep over β", table.title, panels)
 
 
 def _gamma(table: Table) -> Chart | None:
     """The choices of γ: one panel per model and metric, one group per choice, with our bar and the paper's."""
     names = {method: method.removeprefix("gamma=") for method in table.methods if method.startswith("gamma=")}
     panels = _sweep(table, "γ", Kind.BARS, names, styles(["nbc", "trades"]))
-    return chart_of(f"{table.name}-sweep", "Choices", table.title, panels)
+    return chart_of(f"{table.name}-sweep", "Choices of γ", table.title, panels)
 
 
 def _sweep(

@@ -1,4 +1,4 @@
-"""Tables as Markdown (a table a model), LaTeX (the paper's layout, compiles by itself) and CSV (a row a number)."""
+"""Tables as Markdown (one table per model), LaTeX (a complete document in the paper's layout) and CSV."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LATEX = {
     "×": r"$\times$",
     "−": "$-$",
 }
-STRUT = r"\rule{0pt}{3.9ex}"  # a number and the count below it keep clear of the line above
-MOST_COLUMNS = 18  # of numbers, in one table
+STRUT = r"\rule{0pt}{3.9ex}"  # keeps the horizontal line above away from a number with its count
+MAX_COLUMNS = 18  # columns of numbers in one LaTeX table
 PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
@@ -49,7 +49,7 @@ PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 
 
 def markdown_text(text: str) -> str:
-    r"""Text that means itself in a Markdown table.
+    r"""Escape text for a Markdown table.
 
     >>> markdown_text("a|b <i> *c*")
     'a\\|b &lt;i&gt; \\*c\\*'
@@ -59,7 +59,7 @@ def markdown_text(text: str) -> str:
 
 
 def latex_text(text: str) -> str:
-    r"""Text that means itself in LaTeX; letters it has no sign for become a question mark.
+    r"""Escape text for LaTeX. A letter that LaTeX cannot print becomes a question mark.
 
     >>> latex_text("rs_1 & 5 %"), latex_text("ε = 0.1"), latex_text("日")
     ('rs\\_1 \\& 5 \\%', '$\\varepsilon$ = 0.1', '?')
@@ -85,19 +85,19 @@ def counted(entry: Entry) -> str:
 
 
 def facts_in_words(table: Table) -> str:
-    """How the table was made, on one line."""
+    """How the numbers of the table were measured, on one line."""
     return "; ".join(f"{key}: {value}" for key, value in table.facts.items())
 
 
 def as_markdown(table: Table) -> str:
-    """The table as Markdown: one a model, ours and the paper's column side by side for each method."""
+    """Write a table as Markdown: one table per model, with our column beside the paper's for each method."""
     parts = [f"## {markdown_text(table.title)}", markdown_text(facts_in_words(table))]
     for model in table.models:
         part = table.of_model(model)
         parts.append(f"### {markdown_text(model)}")
         parts.append("\n".join(_markdown_lines(part, table.has_paper)))
     if not table.lines:
-        parts.append("Nothing is measured yet.")
+        parts.append("There are no results yet.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -129,18 +129,19 @@ def _bold(text: str, best: bool) -> str:
 
 
 def as_latex(tables: Sequence[Table]) -> str:
-    """A document with these tables, a page each, in the paper's layout; one that is too wide becomes one a model."""
+    """Write a LaTeX document with one page per table. A table that is too wide is split into one per model."""
     pages = [_latex_table(part) for table in tables if table.lines for part in _narrow(table)]
-    return PREAMBLE + "\n\\clearpage\n".join(pages or ["Nothing is measured yet."]) + "\n\\end{document}\n"
+    return PREAMBLE + "\n\\clearpage\n".join(pages or ["There are no results yet."]) + "\n\\end{document}\n"
 
 
 def _narrow(table: Table) -> list[Table]:
     width = len(table.columns) * (2 if table.has_paper else 1)
-    return [table.of_model(model) for model in table.models] if width > MOST_COLUMNS else [table]
+    return [table.of_model(model) for model in table.models] if width > MAX_COLUMNS else [table]
 
 
 def _latex_table(table: Table) -> str:
     width = 2 if table.has_paper else 1
+    is_delta = any(line.metric.is_delta for line in table.lines)
     methods = [[method for of, method in table.columns if of == model] for model in table.models]
     columns = "cl|" + "|".join("r" * len(group) * width for group in methods)
     lines = [
@@ -154,6 +155,7 @@ def _latex_table(table: Table) -> str:
         for number, line in enumerate(group):
             where = rf"$\varepsilon={radius(eps)}$" if eps is not None and not number else ""
             lines.append(_row(where + STRUT, line.metric.latex, _latex_cells(line, table.has_paper)))
+    bold = "Improvements are bold." if is_delta else "The best numbers are bold."
     return "\n".join(
         [
             r"\begin{table}[p]\centering",
@@ -163,8 +165,8 @@ def _latex_table(table: Table) -> str:
             *lines,
             r"\hline",
             r"\end{tabular}}",
-            rf"\caption{{{latex_text(table.title)}. {latex_text(facts_in_words(table))}. Best in bold; "
-            r"below each number its count and denominator, or the number of properties it is a mean of.}",
+            rf"\caption{{{latex_text(table.title)}. {latex_text(facts_in_words(table))}. {bold} "
+            r"The small print below a number is its count and total, or the number $n$ of values that it is a mean of.}",
             r"\end{table}",
         ]
     )
@@ -199,7 +201,7 @@ COLUMNS += ["paper", "best", "paper_best", "note"]
 
 
 def as_csv(table: Table) -> str:
-    """Every cell as a row."""
+    """Write a table as CSV, with one row per entry."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
