@@ -132,5 +132,5 @@ def test_csv_has_a_row_a_number():
 
 def test_no_row_no_table():
     (table,) = tables_of(experiment([]))
-    assert "Nothing is measured yet" in as_markdown(table)
+    assert "There are no results yet" in as_markdown(table)
     assert r"\begin{document}" in as_latex([table])

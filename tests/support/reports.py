@@ -11,7 +11,7 @@ import pytest
 
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.table import TableRow
-from steadynet.report.collect import Experiment
+from steadynet.report.records import Experiment
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict

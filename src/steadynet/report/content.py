@@ -10,10 +10,11 @@ from pathlib import Path
 from steadynet.experiments.provenance import provenance
 from steadynet.report.charts import Chart
 from steadynet.report.claims import Claim
-from steadynet.report.collect import Experiment, collect
+from steadynet.report.collect import collect
 from steadynet.report.layers import layer_shares
 from steadynet.report.layout import Table, tables_of
 from steadynet.report.paper_claims import CLAIMS, claims_of
+from steadynet.report.records import Experiment
 from steadynet.report.run_charts import run_charts
 from steadynet.report.table_charts import table_charts
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from steadynet.errors import UserError, one_line
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.report.collect import Experiment, Run
 from steadynet.report.pictures import Pictures, PictureShape
+from steadynet.report.records import Experiment, Run
 from steadynet.runs.trained import load_trained
 from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row

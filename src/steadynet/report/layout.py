@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
-from steadynet.report.collect import Experiment
 from steadynet.report.metrics import Metric, is_shown, metric, sort_key
+from steadynet.report.records import Experiment
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from steadynet import data
 from steadynet.data import Dataset
 from steadynet.errors import UserError, one_line
-from steadynet.report.collect import Run, is_here
+from steadynet.report.data_sets import load_here
+from steadynet.report.records import Run
 from steadynet.verification.verdicts import Row, load_counterexample
 
 
@@ -93,9 +93,7 @@ class Pictures:
         if source not in self._datasets:
             self._datasets[source] = None
             try:
-                if not is_here(source):
-                    raise UserError(f"the data set {Path(source).name} is not on this machine")
-                self._datasets[source] = data.load(source)
+                self._datasets[source] = load_here(source)
             except UserError as error:
                 self.notes.append(f"No pictures: {one_line(error)}.")
         return self._datasets[source]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, styles
-from steadynet.report.collect import Experiment, Run
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
+from steadynet.report.records import Experiment, Run
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
 

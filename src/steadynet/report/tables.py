@@ -166,7 +166,7 @@ def _latex_table(table: Table) -> str:
             r"\hline",
             r"\end{tabular}}",
             rf"\caption{{{latex_text(table.title)}. {latex_text(facts_in_words(table))}. {bold} "
-            r"The small print below a number is its count and total, or the number $n$ of values that it is a mean of.}",
+            r"The small print below a number is its count and total, or the number $n$ of values in a mean.}",
             r"\end{table}",
         ]
     )

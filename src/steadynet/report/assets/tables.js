@@ -69,7 +69,7 @@ function tableView(table, heading) {
 
 function tableHelp(table) {
   const bold = table.differences ? "Improvements are bold." : "The best number of each model and radius is bold.";
-  const small = "The small print below a number is its count and total, or the number n of values that it is a mean of.";
+  const small = "The small print below a number is its count and total, or the number n of values in a mean.";
   const meanings = table.metrics.flatMap(({ label, meaning }) => [make("dt", {}, label), make("dd", {}, meaning)]);
   return make("div", { class: "small" },
     make("p", {}, `${bold} ${small} Click a number to see its properties.`),

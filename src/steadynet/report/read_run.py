@@ -1,0 +1,36 @@
+"""Read one run directory, and describe how its verdicts were found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from steadynet.report.records import Run
+from steadynet.runs.directory import RunDirectory
+from steadynet.verification.verdicts import Row, read_rows
+
+
+def read_run(folder: RunDirectory, name: str, dataset: str, model: str, method: str, seed: int) -> Run:
+    """Read the metrics and the verdicts of a run, which has these names in the report."""
+    return Run(folder, name, dataset, model, method, seed, folder.read_metrics(), _of_one_verifier(read_rows(folder)))
+
+
+def _of_one_verifier(rows: list[Row]) -> list[Row]:
+    """Keep the rows of the verifier, with its settings, that decided most. A later row replaces an earlier one."""
+    counts = Counter((row.data, row.verifier, row.settings) for row in rows)
+    chosen = max(counts, key=lambda key: counts[key], default=None)
+    found = {
+        (row.eps, row.index, row.fingerprint): row for row in rows if (row.data, row.verifier, row.settings) == chosen
+    }
+    return sorted(found.values(), key=lambda row: row.eps)
+
+
+def verification_facts(runs: Iterable[Run]) -> dict[str, str]:
+    """The verifiers, their time-outs, and the bounds that stable neurons were counted by, as a report shows them."""
+    rows = [row for run in runs for row in run.verdicts]
+    facts = {
+        "verifier": ", ".join(sorted({row.verifier for row in rows})),
+        "time-out": ", ".join(f"{limit:g} s" for limit in sorted({row.timeout for row in rows})),
+        "stable neurons by": ", ".join(sorted({row.stable_method for row in rows if row.stable_method})),
+    }
+    return {key: value for key, value in facts.items() if value}
