@@ -77,7 +77,7 @@ def test_no_other_host_and_no_other_file(server):
 
 def test_mistakes_are_one_line(run, tmp_path, capsys):
     assert "holds no runs" in refused(capsys, "view", tmp_path / "missing")
-    assert "at most 65535" in refused(capsys, "view", run, "--port", "70000")
+    assert "the largest port is 65535" in refused(capsys, "view", run, "--port", "70000")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert "choose another with --port" in refused(capsys, "view", run, "--port", str(port))
@@ -103,8 +103,8 @@ def test_ctrl_c_ends_it(run, tmp_path):
     process.join(20)
     assert process.exitcode == 0
     assert log.read_text().splitlines() == [
-        f"http://127.0.0.1:{port}/ shows the report and follows its files; Ctrl-C ends it",
-        "ended",
+        f"The report is at http://127.0.0.1:{port}/ and follows its files. Stop it with Ctrl-C.",
+        "stopped",
     ]
 
 
