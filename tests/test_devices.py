@@ -162,4 +162,4 @@ def test_auto_verifies_on_this_machine(run, whole, capsys):
 
 def test_a_property_of_a_file_is_decided_on_the_cpu(tmp_path, capsys):
     line = refused(capsys, "verify", tmp_path / "p.vnnlib", "--network", "N=n.onnx", "--device", "auto")
-    assert "is for runs" in line
+    assert "works only for runs" in line

@@ -1,4 +1,4 @@
-"""Where tensors live, and how precisely they are computed with there."""
+"""Choose the device to compute on, and make sure that it computes in full precision."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ import torch
 
 from steadynet.errors import UserError
 
-DEVICES = ("cuda", "cpu")  # those with float64, without which nothing is proved
-_LEAST_PRECISE = 1e-5  # relative; float32 is within 1e-6 of the truth here, TF32 and the like 5e-4 and more off
+DEVICES = ("cuda", "cpu")  # the devices that have float64, which proofs need
+_LARGEST_ERROR = (
+    1e-5  # relative; in the check below float32 is off by less than 1e-6, TF32 and the like by 5e-4 or more
+)
 
 
 def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> torch.device:
-    """The device asked for; ``auto`` is the first one there is ``among`` these."""
+    """Return the device of a name.
+
+    Args:
+        name: ``cuda``, ``mps``, ``cpu``, or ``auto`` for the first available device.
+        among: The devices that ``auto`` may choose, best first.
+
+    Raises:
+        UserError: This machine does not have the device.
+
+    >>> pick_device("cpu")
+    device(type='cpu')
+    """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(device for device in among if there[device])
@@ -26,9 +39,19 @@ def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> tor
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Float32 that is float32 while active: no autocast, no TF32, whatever the caller has chosen, who has it back then.
+    """Compute float32 in full precision while the context is active.
 
-    A device that still multiplies less precisely is an error: bounds computed there would prove nothing.
+    Autocast and TF32 are switched off. At the end of the context, they are as the caller had set them.
+
+    Args:
+        device: The device to compute on.
+
+    Raises:
+        UserError: The device still multiplies less precisely than float32, so its bounds would prove nothing.
+
+    >>> with full_precision(torch.device("cpu")):
+    ...     torch.get_float32_matmul_precision()
+    'highest'
     """
     kinds = {"cpu", "cuda"} | ({device.type} if torch.amp.is_autocast_available(device.type) else set())
     with ExitStack() as stack:
@@ -41,7 +64,10 @@ def full_precision(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def plain_convolutions() -> Iterator[None]:
-    """Convolutions on CUDA as sums of products while active: cuDNN's faster ways (Winograd, FFT) round much more."""
+    """Compute convolutions on CUDA as plain sums of products while the context is active.
+
+    The faster algorithms of cuDNN (Winograd, FFT) have much larger rounding errors.
+    """
     cudnn: Any = torch.backends.cudnn
     before = cudnn.enabled
     cudnn.enabled = False
@@ -53,7 +79,10 @@ def plain_convolutions() -> Iterator[None]:
 
 @contextmanager
 def _no_tf32() -> Iterator[None]:
-    """PyTorch has old switches and, since 2.9, new ones; the old cannot be read where the new say something else."""
+    """Switch TF32 off while the context is active.
+
+    PyTorch has old switches and, since 2.9, new ones. An old switch cannot be read where a new one disagrees with it.
+    """
     cudnn: Any = torch.backends.cudnn
     old = _read(torch.get_float32_matmul_precision), _read(lambda: cudnn.allow_tf32)
     new = [(switch, switch.fp32_precision) for switch in _new_switches()]
@@ -69,7 +98,7 @@ def _no_tf32() -> Iterator[None]:
         if old[1] is not None:
             cudnn.allow_tf32 = old[1]
         for switch, value in new:
-            switch.fp32_precision = "none"  # as the switch above it says
+            switch.fp32_precision = "none"  # back to the default, which follows a more general switch
             if switch.fp32_precision != value:
                 switch.fp32_precision = value
 
@@ -83,15 +112,15 @@ def _new_switches() -> list[Any]:
 def _read(switch: Any) -> Any:
     try:
         return switch()
-    except RuntimeError:  # the caller has used the new switches
+    except RuntimeError:  # the caller has set the new switches
         return None
 
 
 def _check_precision(device: torch.device) -> None:
-    """(1 + 2⁻¹²)² is 1 in TF32, bfloat16 and half precision."""
+    """Multiply and convolve (1 + 2⁻¹²) by itself, which gives 1 in TF32, bfloat16 and half precision."""
     size, exact = 64, (1 + 2.0**-12) ** 2
     factor = torch.full((size, size), 1 + 2.0**-12, device=device)
     kernel = torch.full((size, 1, 8, 8), 1 + 2.0**-12, device=device)
     found = [factor @ factor, torch.conv2d(factor.view(size, 1, 8, 8), kernel)]
-    if any(float((value / (size * exact) - 1).abs().max()) > _LEAST_PRECISE for value in found):
-        raise UserError(f"device {device} multiplies less precisely than float32, so that no bound would hold there")
+    if any(float((value / (size * exact) - 1).abs().max()) > _LARGEST_ERROR for value in found):
+        raise UserError(f"device {device} multiplies less precisely than float32, so its bounds would prove nothing")

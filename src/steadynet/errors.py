@@ -1,4 +1,4 @@
-"""What goes wrong through no fault of the program: one clear line, exit code 2, no traceback."""
+"""Errors that a user can correct. The command line shows them as one line, without a traceback, with exit code 2."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """A mistake the user can mend: its text is one line that says what is wrong and what would be right."""
+    """A mistake that the user can correct. The message is one line: what is wrong, where, and what to do."""
 
 
 class UnknownNameError(UserError):
-    """A name that is not in a list, with the nearest right one.
+    """A name that does not exist; the message suggests the nearest one that does.
+
+    Args:
+        kind: What the name stands for.
+        name: The name.
+        known: All names that exist.
 
     >>> print(UnknownNameError("data set", "mnits", ["mnist", "cifar10"]))
     unknown data set 'mnits': did you mean 'mnist'? There are cifar10, mnist.
@@ -26,7 +31,7 @@ class UnknownNameError(UserError):
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says, on one line.
+    """Return the message of an exception on one line, or its type if it has no message.
 
     >>> one_line(OSError("<urlopen error\\n timed out>")), one_line(EOFError())
     ('urlopen error timed out', 'EOFError')

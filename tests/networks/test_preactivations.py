@@ -9,7 +9,8 @@ from torch import nn
 
 from helpers import Written, convolutional, gradients, residual, same, some_images
 from steadynet.errors import UserError
-from steadynet.networks.preactivations import activations, depends_on_mode
+from steadynet.networks.evaluation_mode import depends_on_mode
+from steadynet.networks.preactivations import activations
 
 WAYS = {
     "nn.ReLU": nn.ReLU(),

@@ -73,7 +73,7 @@ def residual(seed: int = 0, inplace: bool = False) -> Residual:
 def shaken(network: nn.Module) -> nn.Module:
     """The network with batch norm statistics and weights as they are after some training."""
     for module in network.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
             module.running_mean.normal_()
             module.running_var.uniform_(0.3, 2)
             if module.affine:

@@ -190,7 +190,7 @@ def test_a_network_given_in_python_is_given_again(inputs, tmp_path):
 
     train(settings_of(inputs), tmp_path / "run", network=make())
     assert load_trained(tmp_path / "run", make()).network[1].weight.shape == (5, 36)
-    with pytest.raises(UserError, match="given in Python: give it again"):
+    with pytest.raises(UserError, match="given in Python: pass it again"):
         load_trained(tmp_path / "run")
 
 

@@ -1,1 +1,1 @@
-"""Attacks: the region around an input, and projected gradient descent inside it."""
+"""Attacks: the region around each image, and projected gradient descent inside it."""

@@ -1,4 +1,4 @@
-"""Projected gradient descent inside a region, against any objective; training and falsifying share it."""
+"""Projected gradient descent (PGD) inside a region. Training and falsification both use it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,29 @@ def descend(
     relu: Callable[[Tensor], Tensor] | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Tensor:
-    """Points of the region that make ``objective`` (one number a point, shape (batch,)) small.
+    """Find points of the region at which an objective is small, by projected gradient descent.
 
-    Each step is x ← clip(x − α·sign ∂objective/∂x), or the bare gradient with ``rule="gradient"``; ``step_size``, α, is
-    one number or one a step. The network's parameters get no gradient. Each point must depend on its own row only, so
-    networks run in evaluation mode here. ``momentum`` keeps a share of the earlier gradients; ``shrink`` lets the step
-    fall to zero; ``relu`` takes the place of every ReLU that ``objective`` calls; ``stop`` is asked before each step.
+    Each step is x ← project(x − α · sign ∂objective/∂x). The parameters of the network get no gradient. The objective
+    of a point must not depend on the other points, so the network must be in evaluation mode.
+
+    Args:
+        objective: A function from points (batch, *image) to one number per point, (batch,).
+        region: Where the points must stay.
+        start: The points to begin with, (batch, *image).
+        steps: The number of steps.
+        step_size: The step size α: one number, or one number per step.
+        rule: Whether a step follows the sign of the gradient or the gradient itself.
+        momentum: The share of the earlier gradients that is added to each new one; 0 for none.
+        shrink: Whether the step size falls linearly to zero.
+        relu: A function that replaces every ReLU that the objective calls.
+        stop: Called before each step; the descent ends when it returns True.
+
+    Returns:
+        The last points, (batch, *image).
+
+    >>> region = InputRegion.around(torch.tensor([[0.5, 0.5]]), 0.2)
+    >>> descend(lambda points: points.sum(1), region, region.upper, steps=10, step_size=0.1)
+    tensor([[0.3000, 0.3000]])
     """
     points = start.detach()
     kept: Tensor | float = 0.0
@@ -64,7 +81,19 @@ def maximise_cross_entropy(
     steps: int,
     step_size: float | Sequence[float],
 ) -> Tensor:
-    """PGD: points of the region with a large cross-entropy."""
+    """Find points of the region at which the cross-entropy is large (PGD, Madry et al., 2018).
+
+    Args:
+        network: The network, in evaluation mode.
+        labels: The label of each image, (batch,).
+        region: Where the points must stay.
+        start: The points to begin with, (batch, *image).
+        steps: The number of steps.
+        step_size: The step size: one number, or one number per step.
+
+    Returns:
+        The last points, (batch, *image).
+    """
     return descend(
         lambda points: -F.cross_entropy(network(points), labels, reduction="none"),
         region,
@@ -75,7 +104,7 @@ def maximise_cross_entropy(
 
 
 def misclassified(network: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
-    """Whether each point gets another label than its own; shape (batch,)."""
+    """Tell whether the network gives each point another label than ``labels`` does; shape (batch,)."""
     with torch.no_grad():
         return network(points).argmax(1) != labels
 
@@ -83,10 +112,28 @@ def misclassified(network: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
 def find_counterexamples(
     network: nn.Module, images: Tensor, labels: Tensor, region: InputRegion, *, steps: int, restarts: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """(found, points): where ``found``, the point lies in its region and the network gives it a wrong label.
+    """Look for points of the region that the network misclassifies.
 
-    The image itself is tried first; then ``restarts`` runs of PGD from uniform starts with step 2.5·width/steps. Where
-    nothing is found nothing is claimed: the point is the image.
+    The image itself is tried first. Then PGD runs ``restarts`` times from random points, with step size
+    2.5 · radius / steps.
+
+    Args:
+        network: The network.
+        images: The images, (batch, *image).
+        labels: Their labels, (batch,).
+        region: The region around each image.
+        steps: The steps of each run of PGD; with 0, only the images are tried.
+        restarts: The number of runs.
+
+    Returns:
+        Two tensors: whether a counterexample was found for each image, (batch,), and the counterexamples,
+        (batch, *image). Where none was found, which proves nothing, the point is the image itself.
+
+    >>> network = nn.Linear(1, 2, bias=False)
+    >>> _ = network.weight.data.copy_(torch.tensor([[1.0], [-1.0]]))  # label 0 for every positive number
+    >>> images, labels = torch.tensor([[0.1], [0.9]]), torch.tensor([0, 0])
+    >>> find_counterexamples(network, images, labels, InputRegion.around(images, 0.3, clip=False), steps=5)[0]
+    tensor([ True, False])
     """
     with evaluation_mode(network):
         points, found = images.clone(), misclassified(network, images, labels) & region.contains(images)

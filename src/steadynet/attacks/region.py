@@ -1,4 +1,4 @@
-"""InputRegion: the box of inputs a property speaks of, clipped to the pixel range."""
+"""The region of a property: a box of inputs around each image, clipped to the range of pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from steadynet.errors import UserError
 
 @dataclass(frozen=True)
 class InputRegion:
-    """A box [lower, upper] an image, both of shape (batch, *image).
+    """One box [lower, upper] per image.
+
+    Args:
+        lower: The smallest value of each pixel, (batch, *image).
+        upper: The largest value of each pixel, (batch, *image).
 
     >>> region = InputRegion.around(torch.tensor([[0.1, 0.5]]), 0.2)
     >>> region.lower, region.upper
@@ -24,7 +28,16 @@ class InputRegion:
 
     @classmethod
     def around(cls, images: Tensor, radius: float, *, clip: bool = True) -> InputRegion:
-        """The ε-box around each image; ``clip`` keeps it inside [0, 1], where pixels live."""
+        """Return the box of all inputs within a radius of each image, in the maximum norm.
+
+        Args:
+            images: The centres, (batch, *image).
+            radius: The radius ε.
+            clip: Whether to keep the boxes inside [0, 1], the range of pixels.
+
+        Raises:
+            UserError: The radius is negative, or an image lies outside [0, 1] by more than the radius.
+        """
         lower, upper = images - radius, images + radius
         if clip:
             lower, upper = lower.clamp_min(0), upper.clamp_max(1)
@@ -37,15 +50,15 @@ class InputRegion:
         return cls(lower, upper)
 
     def project(self, points: Tensor) -> Tensor:
-        """The nearest points inside the box."""
+        """Return the nearest points inside the boxes."""
         return torch.minimum(torch.maximum(points, self.lower), self.upper)
 
     def sample(self) -> Tensor:
-        """One uniform point a box, from torch's own generator."""
+        """Draw one uniform point per box, from the global generator of PyTorch."""
         return self.project(torch.lerp(self.lower, self.upper, torch.rand_like(self.lower)))
 
     def contains(self, points: Tensor) -> Tensor:
-        """Whether each point lies in its box, exactly; shape (batch,)."""
+        """Tell whether each point lies in its box, without any tolerance; shape (batch,)."""
         return ((points >= self.lower) & (points <= self.upper)).flatten(1).all(1)
 
     def __getitem__(self, rows: Tensor | slice) -> InputRegion:

@@ -1,1 +1,1 @@
-"""A network as a graph of few kinds of operation, whoever wrote it and however."""
+"""Networks as graphs: any network becomes a list of a few kinds of operation, for which bounds are known."""

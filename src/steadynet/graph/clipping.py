@@ -1,4 +1,4 @@
-"""Clipping as rectifiers: every bound, split and proof for ReLU holds for ReLU6 and hard tanh, too."""
+"""Clipping as ReLUs, so that whatever bounds, splits or proves a ReLU also handles ReLU6 and hard tanh."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from steadynet.graph.operations import Operation, ReLU, Scale
 
 
 def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
-    """min(max(x, least), most), one operation after the other; an infinite bound is none. ``like`` gives the type.
+    """Write min(max(x, least), most) with ReLUs: max(x, a) = a + relu(x − a) and min(x, b) = b − relu(b − x).
 
-    max(x, a) = a + relu(x − a) and min(x, b) = b − relu(b − x), one on top of the other, so that intervals stay exact.
+    Each operation reads the result of the one before it, so intervals stay exact.
+
+    Args:
+        least: The lower end of the range; −∞ for none.
+        most: The upper end of the range; ∞ for none.
+        like: A tensor with the type and the device of the constants.
+
+    Returns:
+        The operations, in order.
 
     >>> value = torch.tensor([-2.0, 1.0, 9.0])
     >>> for operation in clipping(-1.0, 6.0, value):
@@ -22,7 +30,7 @@ def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
     tensor([-1.,  1.,  6.])
     """
     result: list[Operation] = []
-    factor, shift = 1.0, 0.0  # of the scale that is due
+    factor, shift = 1.0, 0.0  # of the scale that comes before the next ReLU
     if least > -math.inf:
         result += [*_scale(1.0, -least, like), ReLU()]
         shift = least

@@ -1,4 +1,4 @@
-"""A network as a list of few kinds of operations, whoever wrote it and however."""
+"""The graph of a network: its operations in the order in which they are computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from steadynet.graph.operations import Interval, Operation, ReLU
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: its name in the network, and the positions of its inputs (0 is the network's input)."""
+    """One operation of a network.
+
+    Attributes:
+        name: The name of the layer in the network.
+        operation: What the node computes.
+        inputs: The positions of the values that it reads (see :class:`Graph`); 0 is the network's input.
+    """
 
     name: str
     operation: Operation
@@ -79,14 +85,14 @@ class Graph:
         return Graph(tuple(replace(node, inputs=tuple(moved[source] for source in node.inputs)) for node in kept))
 
     def values(self, images: Tensor) -> list[Tensor]:
-        """Every value at a point; the last is the network's output."""
+        """Compute every value for a batch of images; the last one is the network's output."""
         values = [images]
         for node in self.nodes:
             values.append(node.operation.apply(*(values[position] for position in node.inputs)))
         return values
 
     def intervals(self, box: Interval) -> list[Interval]:
-        """Interval bounds of every value over a box (interval bound propagation)."""
+        """Compute interval bounds of every value over a box (interval bound propagation)."""
         bounds = [box]
         for node in self.nodes:
             bounds.append(node.operation.interval(*(bounds[position] for position in node.inputs)))

@@ -1,4 +1,4 @@
-"""A network that is a graph: what a file of another tool becomes."""
+"""A PyTorch network made from a graph, as the ONNX reader returns it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from steadynet.graph.operations import Shape
 
 
 class GraphNetwork(nn.Module):
-    """A graph of our operations as a PyTorch module: its weights are buffers, so ``to`` and ``state_dict`` work.
+    """A PyTorch module that computes a graph. Its weights are buffers, so ``to`` and ``state_dict`` work.
+
+    Args:
+        graph: The graph.
+        input_shape: The shape of one input, without the batch.
 
     >>> import torch
     >>> from steadynet.graph.operations import ReLU, Scale
@@ -31,11 +35,11 @@ class GraphNetwork(nn.Module):
 
     @property
     def graph(self) -> Graph:
-        """The graph, with the weights as they are now."""
+        """The graph with the present weights."""
         return Graph(tuple(self._current(position, node) for position, node in self._graph.numbered()))
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last value of the graph; images (batch, *input_shape)."""
+        """Compute the output for images (batch, *input_shape)."""
         return self.graph.values(images)[-1]
 
     def _current(self, position: int, node: Node) -> Node:

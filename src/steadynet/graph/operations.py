@@ -1,7 +1,9 @@
-"""The operations that bounds are known for, one row each: the value at a point and the interval over a box.
+"""The operations for which bounds are known.
 
-A network becomes a :class:`~steadynet.graph.graph.Graph` of these. Tensors have the batch first. Weights are held as
-they are, live and differentiable: certified training sends gradients through these rules.
+A network becomes a :class:`~steadynet.graph.graph.Graph` of these operations (:mod:`steadynet.graph.pooling` holds the
+poolings). Each one is a class of a few lines that says what it computes at a point, which interval it maps a box to
+and, if it is linear, what its transpose is. The first axis of every tensor is the batch. The weights are those of the
+network itself, not copies, so certified training sends gradients through these rules.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Pair = tuple[int, int]  # a number for the rows and one for the columns of an im
 
 
 class Interval(NamedTuple):
-    """Element-wise bounds of one tensor: lower ≤ value ≤ upper."""
+    """Element-wise bounds of a tensor: lower ≤ value ≤ upper."""
 
     lower: Tensor
     upper: Tensor
@@ -45,33 +47,50 @@ class Interval(NamedTuple):
 
 
 class Operation(ABC):
-    """One kind of node: what it computes, the interval of what it can compute, and, if linear, its transpose."""
+    """One kind of operation.
+
+    >>> double = Scale(torch.tensor(2.0), torch.tensor(1.0))
+    >>> double.apply(torch.tensor([[3.0]])), double.interval(Interval(torch.tensor([[0.0]]), torch.tensor([[1.0]])))
+    (tensor([[7.]]), Interval(lower=tensor([[1.]]), upper=tensor([[3.]])))
+    """
 
     @abstractmethod
     def apply(self, *inputs: Tensor) -> Tensor:
-        """The value at a point."""
+        """Compute the value at a point.
+
+        Args:
+            inputs: The values that the operation reads, each (batch, *shape).
+        """
 
     @abstractmethod
     def interval(self, *inputs: Interval) -> Interval:
-        """Bounds of the value while each input stays in its interval."""
+        """Compute bounds of the value that hold while every input stays in its interval."""
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        """Linear functions of the output, rows (n, *output), as functions of the inputs and constants (n,).
+        """Rewrite linear functions of the output as linear functions of the inputs: the transpose of the operation.
 
-        Only the rectifier and the maximum, which are not linear, do not have this: they are relaxed (``linear.py``).
+        Args:
+            rows: The coefficients of ``n`` linear functions, (n, *output shape).
+            shapes: The shape of each input, without the batch.
+
+        Returns:
+            The coefficients for each input, (n, *input shape), and the constants to add, (n,).
+
+        Raises:
+            TypeError: The operation is not linear. Bounds enclose ReLU and maximum between lines first.
         """
         raise TypeError(f"{type(self).__name__} is not linear")
 
 
 class Affine(Operation):
-    """x ↦ Wx + b: the interval is the image of the centre, give or take |W| times the half width."""
+    """x ↦ Wx + b. A box of centre c and half width r becomes the box of centre Wc + b and half width |W|r."""
 
     @abstractmethod
     def spread(self, half_width: Tensor) -> Tensor:
-        """|W| · half width."""
+        """Compute |W| · half width."""
 
     def size(self, largest: Tensor) -> Tensor:
-        """|W| · largest + |b|: how large the terms of the sum can be."""
+        """Compute |W| · largest + |b|: how large the sum can become if no input is larger than ``largest``."""
         return self.spread(largest) + self.apply(torch.zeros_like(largest)).abs()
 
     def interval(self, *inputs: Interval) -> Interval:
@@ -81,7 +100,7 @@ class Affine(Operation):
 
 
 class Monotone(Operation):
-    """An operation that never falls when an input rises: the ends of the interval give the ends."""
+    """An operation that never falls when an input rises, so it maps the ends of an interval to the ends."""
 
     def interval(self, *inputs: Interval) -> Interval:
         return Interval(self.apply(*(bound.lower for bound in inputs)), self.apply(*(bound.upper for bound in inputs)))
@@ -89,7 +108,7 @@ class Monotone(Operation):
 
 @dataclass(frozen=True)
 class Dense(Affine):
-    """A matrix on the last axis: weight (out, in), bias (out) or none."""
+    """A dense layer on the last axis: weight (out, in); bias (out) or None."""
 
     weight: Tensor
     bias: Tensor | None
@@ -107,7 +126,7 @@ class Dense(Affine):
 
 @dataclass(frozen=True)
 class Convolution(Affine):
-    """A 2-d convolution: weight (out, in/groups, kh, kw), bias (out) or none."""
+    """A 2-d convolution: weight (out, in / groups, kernel height, kernel width); bias (out) or None."""
 
     weight: Tensor
     bias: Tensor | None
@@ -127,7 +146,7 @@ class Convolution(Affine):
         return [self.transposed(rows, shapes[0])], constant
 
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
-        """The transposed convolution, onto an input of exactly this shape."""
+        """Apply the transposed convolution; the result has exactly the input's ``shape``."""
         if self.groups == 1 and self.dilation == (1, 1) and self.stride[0] == self.stride[1] > 1:
             return sub_pixel_transpose(rows, self.weight, self.stride[0], self.padding, shape[1:])
         kernel = [
@@ -142,7 +161,7 @@ class Convolution(Affine):
 
 @dataclass(frozen=True)
 class Scale(Affine):
-    """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied."""
+    """x · factor + shift, with constants that broadcast: batch norm, normalisation, arithmetic with constants."""
 
     factor: Tensor
     shift: Tensor
@@ -159,7 +178,7 @@ class Scale(Affine):
 
 @dataclass(frozen=True)
 class ReLU(Monotone):
-    """ReLU, or leaky ReLU with a slope between 0 and 1: the one thing a verifier has to split."""
+    """ReLU, or leaky ReLU with a slope between 0 and 1. It is what a verifier splits."""
 
     slope: float = 0.0
 
@@ -169,7 +188,7 @@ class ReLU(Monotone):
 
 @dataclass(frozen=True)
 class Sum(Monotone):
-    """Two tensors added: a residual connection."""
+    """The sum of two tensors, as in a residual connection."""
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] + inputs[1]
@@ -180,7 +199,7 @@ class Sum(Monotone):
 
 @dataclass(frozen=True)
 class Concat(Monotone):
-    """Tensors side by side along an axis (never the batch's)."""
+    """Tensors side by side along an axis other than the batch."""
 
     axis: int
 
@@ -194,7 +213,7 @@ class Concat(Monotone):
 
 @dataclass(frozen=True)
 class Reshape(Monotone):
-    """Another shape, the batch kept."""
+    """A tensor in another shape; ``shape`` does not count the batch."""
 
     shape: tuple[int, ...]
 
@@ -207,7 +226,7 @@ class Reshape(Monotone):
 
 @dataclass(frozen=True)
 class Permute(Monotone):
-    """The axes in another order, the batch first: output axis i is input axis ``order[i]``, counted after the batch."""
+    """The axes in another order: output axis i is input axis ``order[i]``. The batch stays first and is not counted."""
 
     order: tuple[int, ...]
 
@@ -221,7 +240,7 @@ class Permute(Monotone):
 
 @dataclass(frozen=True)
 class Take(Monotone):
-    """Some positions along an axis (never the batch's), in any order, as often as named: slices and gathers."""
+    """The elements at ``positions`` along an axis other than the batch, as slices and gathers take them."""
 
     axis: int
     positions: tuple[int, ...]
@@ -239,7 +258,7 @@ class Take(Monotone):
 
 @dataclass(frozen=True)
 class Pad(Monotone):
-    """Zeros around a tensor: how many before and after along each axis, the batch not counted."""
+    """Zeros around a tensor: how many before and after along each axis, without the batch."""
 
     widths: tuple[tuple[int, int], ...]
 

@@ -49,7 +49,14 @@ class MaxPool(Monotone):
         return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
 
     def candidates(self, value: Tensor) -> Tensor:
-        """What each window holds of a value (n, channels, *map): (n, channels, candidates, *output), −∞ outside."""
+        """Return the elements that each window sees, of which the output is the maximum.
+
+        Args:
+            value: The input, (n, channels, height, width).
+
+        Returns:
+            The elements, (n, channels, candidates, output height, output width); −∞ where a window reaches outside.
+        """
         output = self.apply(value).shape[2:]
         kernel, dilation, stride, before = self.kernel, self.dilation, self.stride, self.padding
         extent = [(output[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 for axis in (0, 1)]

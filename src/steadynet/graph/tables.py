@@ -1,4 +1,4 @@
-"""What each PyTorch module and function becomes: the tables that the translation looks things up in."""
+"""Which operation each PyTorch module and function becomes. To support another module, add a row to a table here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Range = tuple[float | None, float | None]
 
 
 class NoBoundsError(Exception):
-    """What a network does that no bound is known for; the translation adds the layer."""
+    """The network uses something for which no bounds are known. The translation adds the name of the layer."""
 
 
 def _pair(value: Any) -> Pair:
@@ -34,7 +34,7 @@ def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
 
 
 def _padding(module: nn.Conv2d) -> Pair:
-    """The padding in pixels; "same" has one only where both sides get as much."""
+    """Return the padding in pixels; "same" is supported where it pads both sides alike."""
     if module.padding == "valid":
         return (0, 0)
     if module.padding != "same":
@@ -57,7 +57,7 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operat
 
 
 def leaky_relu(slope: float) -> Operation:
-    """A leaky ReLU whose slope keeps it monotone and convex."""
+    """Build a leaky ReLU; its slope must keep it monotone and convex."""
     if not 0 <= slope <= 1:
         raise NoBoundsError(f"leaky ReLU with slope {slope}, which is not between 0 and 1")
     return ReLU(slope)
@@ -99,14 +99,14 @@ def _adaptive_average_pool(module: nn.AdaptiveAvgPool2d, shape: Shape) -> Operat
 
 
 def limits(least: Any, most: Any) -> tuple[float, float]:
-    """The range of a clipping, infinite where it has no bound."""
+    """Return the range of a clipping as numbers, infinite where it has no end."""
     if not all(bound is None or isinstance(bound, (int, float)) for bound in (least, most)):
         raise NoBoundsError("clipping to something that is not a number")
     return (-math.inf if least is None else float(least), math.inf if most is None else float(most))
 
 
 def axis_order(target: Any, args: Any, kwargs: Any, axes: int) -> tuple[int, ...]:
-    """The order of the axes after a permutation or transposition with these arguments; the batch must stay first."""
+    """Return the order of the axes after ``permute`` or ``transpose`` with these arguments, without the batch."""
     given = [
         axis for value in (*args, *kwargs.values()) for axis in (value if isinstance(value, tuple | list) else [value])
     ]
@@ -127,7 +127,7 @@ def _zero_pad(module: nn.ZeroPad2d, shape: Shape) -> Operation:
     return Pad(((0, 0), (top, bottom), (left, right)))
 
 
-# module type -> the operation it is on inputs of a shape, or None where it changes nothing in evaluation mode
+# module type -> a function (module, input shape with the batch) -> operation; None: it does nothing in evaluation
 MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.Linear: lambda module, shape: Dense(module.weight, module.bias),
     nn.Conv2d: _convolution,
@@ -153,12 +153,12 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.Dropout2d: None,
 }
 RESHAPING_MODULES = (nn.Flatten, nn.Unflatten)
-# module type -> the range it clips to
+# module type -> a function module -> the range it clips to
 CLIPPING_MODULES: dict[type[nn.Module], Callable[[Any], Range]] = {
     nn.ReLU6: lambda module: (0.0, 6.0),
     nn.Hardtanh: lambda module: (module.min_val, module.max_val),
 }
-# function -> the range it clips to, from its arguments after the data
+# function -> a function (arguments after the data) -> the range it clips to
 CLIPS: dict[Any, Callable[..., Range]] = {
     F.relu6: lambda inplace=False: (0.0, 6.0),
     F.hardtanh: lambda min_val=-1.0, max_val=1.0, inplace=False: (min_val, max_val),

@@ -1,4 +1,7 @@
-"""The graph of a network in training: traced once, its weights live, batch norm by the statistics of one batch."""
+"""The graph of a network that is being trained.
+
+The network is traced once, not at every step, and batch norm uses the statistics of the batch at hand.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,23 @@ from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Scale
 from steadynet.graph.trace import UnsupportedNetworkError
 from steadynet.graph.translate import graph_of
+from steadynet.networks.evaluation_mode import BATCH_NORMS
 
-BatchNorm = nn.modules.batchnorm._BatchNorm
-Statistics = dict[str, list[tuple[Tensor, Tensor]]]  # module -> mean and variance a channel, one pair a call
+Statistics = dict[str, list[tuple[Tensor, Tensor]]]  # module -> per call: mean and variance of each channel
 
 
 def normalises_batches(network: nn.Module) -> bool:
-    """Whether a pass in the present mode normalises by its own batch."""
-    return any(isinstance(module, BatchNorm) and module.training for module in network.modules())
+    """Whether a forward pass would normalise by the statistics of its own batch: a batch norm is in training mode."""
+    return any(isinstance(module, BATCH_NORMS) and module.training for module in network.modules())
 
 
 @contextmanager
 def recorded_statistics(network: nn.Module) -> Iterator[Statistics]:
-    """What batch norms in training mode normalise by in the pass made meanwhile; gradients flow."""
+    """Record the statistics that batch norms in training mode use while the context is active.
+
+    Yields:
+        The statistics of each batch norm, filled by the forward passes in the context. Gradients flow through them.
+    """
     found: Statistics = {}
 
     def recorder(name: str) -> Any:
@@ -40,7 +47,7 @@ def recorded_statistics(network: nn.Module) -> Iterator[Statistics]:
     hooks = [
         module.register_forward_pre_hook(recorder(name))
         for name, module in network.named_modules()
-        if isinstance(module, BatchNorm) and module.training
+        if isinstance(module, BATCH_NORMS) and module.training
     ]
     try:
         yield found
@@ -50,14 +57,29 @@ def recorded_statistics(network: nn.Module) -> Iterator[Statistics]:
 
 
 class LiveGraph:
-    """The graph of one network, traced again only where something in it was computed from weights that have moved."""
+    """Keeps the graph of a network from one training step to the next.
+
+    The network is traced again only if the graph holds a tensor that was computed from weights, and so is out of date
+    once the weights change.
+
+    Args:
+        network: The network.
+    """
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self._kept: dict[tuple[int, ...], Graph] = {}
 
     def graph(self, shape: tuple[int, ...], statistics: Statistics | None = None) -> Graph:
-        """The graph for inputs of this shape, with these statistics in the place of the running ones."""
+        """Return the graph for inputs of one shape.
+
+        Args:
+            shape: The shape of one input, without the batch.
+            statistics: What :func:`recorded_statistics` found; batch norms use it instead of their running statistics.
+
+        Raises:
+            UnsupportedNetworkError: The network has no graph, or runs other batch norms in training than in evaluation.
+        """
         traced = self._kept.get(shape) or graph_of(self.network, shape)
         result = _with_statistics(traced, self.network, statistics or {})
         kept = [node for node, now in zip(traced.nodes, result.nodes, strict=True) if node is now]
@@ -86,7 +108,7 @@ def _with_statistics(graph: Graph, network: nn.Module, statistics: Statistics) -
 
 
 def _scale(module: nn.Module, mean: Tensor, variance: Tensor, like: Tensor) -> Scale:
-    assert isinstance(module, BatchNorm)
+    assert isinstance(module, BATCH_NORMS)
     factor = torch.rsqrt(variance + module.eps)
     factor = factor if module.weight is None else factor * module.weight
     shift = -mean * factor if module.bias is None else module.bias - mean * factor

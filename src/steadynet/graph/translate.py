@@ -1,6 +1,8 @@
-"""PyTorch networks into graphs: a trace finds the calls, the tables say what each becomes.
+"""Translate PyTorch networks into graphs.
 
-Anything not in a table is an error that names the operation and the layer.
+A trace (:mod:`steadynet.graph.trace`) finds the calls that the network makes. The tables
+(:mod:`steadynet.graph.tables`) say which operation each call becomes. A call that is in no table is an error that names
+the call and the layer.
 """
 
 from __future__ import annotations
@@ -45,9 +47,24 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 
 
 def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
-    """The graph of a network in evaluation mode for inputs of this shape (without the batch), its weights live.
+    """Translate a network in evaluation mode into a graph.
 
-    It is made anew each time (some milliseconds), so it is the graph of the network as it is now.
+    The network is traced at each call, which takes some milliseconds, so the graph is that of the network as it is now.
+    Its weights are those of the network, not copies.
+
+    Args:
+        network: The network.
+        input_shape: The shape of one input, without the batch.
+
+    Returns:
+        The graph.
+
+    Raises:
+        UnsupportedNetworkError: The network does something for which no bounds are known, or cannot be traced.
+
+    >>> graph = graph_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,))
+    >>> [(node.name, type(node.operation).__name__, node.inputs) for node in graph.nodes]
+    [('0', 'Dense', (0,)), ('1', 'ReLU', (1,))]
     """
     shape = tuple(input_shape)
     if type(network) is GraphNetwork and not is_patched(network):
@@ -60,7 +77,7 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
 
 
 def _check_same_output(network: nn.Module, graph: Graph, images: Tensor) -> None:
-    """A graph that computes something else than its network proves nothing about it."""
+    """Compare the outputs of the graph and of the network: a graph of another function would prove nothing."""
     name = type(network).__name__
     try:
         with torch.no_grad(), evaluation_mode(network):
@@ -73,7 +90,13 @@ def _check_same_output(network: nn.Module, graph: Graph, images: Tensor) -> None
 
 
 class _Translation:
-    """One walk over the calls of a network; ``place`` says where each data tensor went in the graph."""
+    """One translation: a walk over the calls of a network, in their order.
+
+    Attributes:
+        nodes: The nodes of the graph so far.
+        place: The position in the graph of the result of each call that depends on the network's input.
+        seen: The calls that the walk has passed.
+    """
 
     def __init__(self, network: nn.Module, trace: Trace) -> None:
         self.network, self.trace = network, trace
@@ -82,7 +105,7 @@ class _Translation:
         self.seen: set[torch.fx.Node] = set()
 
     def graph(self) -> Graph:
-        """The whole network, up to its output."""
+        """Translate the whole network."""
         for call in self.trace.graph.nodes:
             self.seen.add(call)
             if call.op == "placeholder":
@@ -101,11 +124,15 @@ class _Translation:
             raise UnsupportedNetworkError(f"{type(self.network).__name__} must return one tensor made from its input")
         if self.place[result] == len(self.nodes):
             return tuple(self.nodes)
-        # a value from the middle: repeat it at the end
+        # the output is a value from the middle of the graph: repeat it at the end
         return (*self.nodes, Node("output", Reshape(self._shape(result)[1:]), (self.place[result],)))
 
     def _follow_changes(self, call: torch.fx.Node) -> None:
-        """After a change in place, other names of that tensor mean the new value; views of it may not be used again."""
+        """Handle a call that changes earlier results in place.
+
+        An earlier result that is the same tensor as the call's result now means the new value. Any other changed result
+        (a view, say) must not be used again.
+        """
         for earlier in self.trace.changed[call]:
             if call in self.place and self.trace.values[earlier] is self.trace.values[call]:
                 self.place[earlier] = self.place[call]
@@ -116,7 +143,7 @@ class _Translation:
         value = self.trace.values[call]
         parts = value if isinstance(value, (tuple, list)) else [value]
         if not any(isinstance(part, Tensor) for part in parts):
-            return  # a plain number or a shape, which the trace has evaluated
+            return  # a number or a shape, which the trace has computed already
         try:
             if call.op == "call_module":
                 self._module(call, self.network.get_submodule(str(call.target)))
@@ -155,7 +182,7 @@ class _Translation:
 
     def _function(self, call: torch.fx.Node) -> None:
         source = call.all_input_nodes[0]
-        resolved: Any = torch.fx.node.map_arg((call.args[1:], dict(call.kwargs)), self.trace.values.__getitem__)
+        resolved: Any = self.trace.map_nodes_to_values((call.args[1:], dict(call.kwargs)), call)
         args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
         if call.target in RELUS:
             self._add(call, ReLU(), source)
@@ -239,7 +266,7 @@ class _Translation:
         self._add(call, operation, source)
 
     def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:
-        """A number, parameter, buffer or tensor made in the forward, without an axis for the batch."""
+        """Return the constant that a call uses (a number, parameter or buffer), without an axis for the batch."""
         if isinstance(value, (int, float)):
             return self._like(float(value))
         if isinstance(value, torch.fx.Node) and value.op == "get_attr":

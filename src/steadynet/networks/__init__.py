@@ -1,4 +1,4 @@
-"""Networks by name: the paper's six, or a user's own file."""
+"""Networks by name: the six of the paper, or a function in a user's file."""
 
 from __future__ import annotations
 
@@ -26,20 +26,40 @@ __all__ = [
 ]
 
 
-GIVEN = "given in Python"  # the name of a model that has neither a name of ours nor a file
+GIVEN = "given in Python"  # stands for a network that a user passed as an object, so that it cannot be built again
 
 
 def custom_source(model: str) -> tuple[Path, str] | None:
-    """The file and factory of ``file.py:factory``; None for a name of ours."""
+    """Split ``file.py:factory`` into the file and the name of the function; None for any other name.
+
+    >>> path, factory = custom_source("mine.py:small")
+    >>> str(path), factory, custom_source("M1")
+    ('mine.py', 'small', None)
+    """
     path, colon, factory = model.rpartition(":")
     return (Path(path), factory) if colon and path.endswith(".py") else None
 
 
 def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network called ``model`` for such images and classes, with fresh weights."""
+    """Build a network with new weights.
+
+    Args:
+        model: ``M1``, ``M2``, ``M3``, ``C1``, ``C2``, ``C3``, or ``file.py:factory``.
+        image_shape: The shape of one image.
+        classes: The number of classes.
+
+    Returns:
+        The network.
+
+    Raises:
+        UserError: There is no such model, or it does not fit the images and classes.
+
+    >>> build("M1", (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
     own = custom_source(model)
     if model == GIVEN:
-        raise UserError("this run's network was given in Python: give it again, as network=…")
+        raise UserError("the network of this run was given in Python: pass it again as network=…")
     if own:
         network = load_factory(*own, image_shape, classes)
     elif model.endswith(".py"):
@@ -50,14 +70,26 @@ def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
 
 
 def check_classifies(network: nn.Module, image_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """The network, once it has shown that it turns such images into one score a class."""
+    """Check that a network maps images of this shape to one score per class.
+
+    Args:
+        network: The network.
+        image_shape: The shape of one image.
+        classes: The number of classes.
+
+    Returns:
+        The network itself.
+
+    Raises:
+        UserError: It fails on such images, or its output has another shape.
+    """
     reference = next(network.parameters(), torch.zeros(()))
     images = torch.zeros(2, *image_shape, device=reference.device)
     training = network.training
     try:
         with torch.no_grad():
             scores = network.eval()(images)
-    except Exception as error:  # whatever the user's own network raises
+    except Exception as error:  # the user's network may fail in any way
         raise UserError(f"the model cannot take images of shape {tuple(image_shape)}: {one_line(error)}") from error
     finally:
         network.train(training)

@@ -1,4 +1,4 @@
-"""A user's own network: ``file.py:factory``."""
+"""Networks that a user wrote, given as ``file.py:factory``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,22 @@ from steadynet.errors import UnknownNameError, UserError, one_line
 
 
 def load_factory(source: Path, factory: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """What ``factory`` in the file ``source`` returns; it may take ``image_shape`` and ``classes``, or nothing."""
+    """Call a function in a user's file that builds a network.
+
+    Args:
+        source: The Python file.
+        factory: The name of the function. It may take ``image_shape`` and ``classes``, or nothing.
+        image_shape: The shape of one image.
+        classes: The number of classes.
+
+    Returns:
+        The network that the function returns.
+
+    Raises:
+        UserError: The file or the function is missing, fails, or returns no ``nn.Module``.
+    """
     if not source.is_file():
-        raise UserError(f"no file {source}: --model takes M1, …, C3 or file.py:factory")
+        raise UserError(f"there is no file {source}: --model takes M1, …, C3 or file.py:factory")
     module = _imported(source)
     functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     if factory not in functions:
@@ -31,16 +44,16 @@ def _imported(source: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise UserError(f"{source} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses in the file look for their own module
+    sys.modules[spec.name] = module  # a dataclass in the file looks for its module here
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's own file raises
+    except (Exception, SystemExit) as error:  # the user's file may fail in any way
         raise UserError(f"{source} cannot be imported: {_described(error, source)}") from error
     return module
 
 
 def _described(error: BaseException, source: Path) -> str:
-    """What went wrong, and in which line of the user's file."""
+    """Describe an error, with the line of the user's file that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source)]
     return f"{type(error).__name__}: {one_line(error)}" + (f" (line {lines[-1]})" if lines else "")
 
@@ -48,13 +61,14 @@ def _described(error: BaseException, source: Path) -> str:
 def _call(factory: Any, source: Path, offered: dict[str, Any]) -> nn.Module:
     name = f"{source.name}:{factory.__name__}"
     parameters = inspect.signature(factory).parameters
-    needed = [key for key, value in parameters.items() if value.default is value.empty and value.kind < 2]
-    strange = sorted(set(needed) - set(offered))
-    if strange:
-        raise UserError(f"{name} wants {', '.join(strange)}; a factory may take image_shape and classes, or nothing")
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [key for key, value in parameters.items() if value.default is value.empty and value.kind in by_position]
+    unknown = sorted(set(needed) - set(offered))
+    if unknown:
+        raise UserError(f"{name} wants {', '.join(unknown)}; a factory may take image_shape and classes, or nothing")
     try:
         network = factory(**{key: value for key, value in offered.items() if key in parameters})
-    except (Exception, SystemExit) as error:  # whatever the user's own factory raises
+    except (Exception, SystemExit) as error:  # the user's function may fail in any way
         raise UserError(f"{name} failed: {_described(error, source)}") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"{name} returned {type(network).__name__}, not an nn.Module")

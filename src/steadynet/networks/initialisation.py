@@ -1,4 +1,4 @@
-"""First weights for certified training."""
+"""The initial weights for certified training."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import math
 
 from torch import nn
 
-WEIGHTED = (nn.Linear, nn.modules.conv._ConvNd)
+CONVOLUTIONS = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+WEIGHTED = (nn.Linear, *CONVOLUTIONS)
 
 
 def initialise_for_intervals(network: nn.Module) -> None:
-    """Normal weights of deviation √(2π)/fan-in and no biases: interval bounds then keep their width (Shi et al., 2021).
+    """Draw initial weights with which interval bounds keep their width from layer to layer (Shi et al., 2021).
 
-    The last layer keeps its weights: nothing is propagated behind it.
+    Weights are normal with standard deviation √(2π) / fan-in, and biases are zero. The last layer keeps its weights,
+    because no interval is propagated behind it.
+
+    Args:
+        network: The network, which is changed in place.
 
     >>> network = nn.Sequential(nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 2))
     >>> initialise_for_intervals(network)

@@ -1,9 +1,11 @@
 """A faster gradient with respect to the input alone, on CPUs.
 
-An attack needs ∂objective/∂x and nothing else. On a CPU, oneDNN's data gradient of a strided convolution with few
-channels takes several times the forward pass, and layouts that mix (channels first here, channels last there) make
-element-wise kernels ten times slower. While :func:`fast_input_gradient` is active, convolutions run channels last with
-a sub-pixel data gradient, and ReLUs keep their layout. Values are the same up to rounding; parameters get no gradient.
+An attack only needs ∂objective/∂x. On a CPU two things make it slow. The data gradient of oneDNN for a strided
+convolution with few channels takes several times as long as the forward pass. And where memory layouts mix (channels
+first in one tensor, channels last in the next), element-wise operations become ten times slower.
+
+While :func:`fast_input_gradient` is active, convolutions use the channels-last layout and a sub-pixel data gradient,
+and ReLUs keep the layout. The values are the same up to rounding. Parameters get no gradient.
 """
 
 from __future__ import annotations
@@ -20,15 +22,24 @@ from torch.autograd.function import once_differentiable
 from steadynet.networks.intercept_relu import InterceptReLU
 
 CHANNELS_LAST = torch.channels_last
-MOST_SUB_PIXEL_CHANNELS = 16  # past this, oneDNN's own data gradient is faster
+MOST_SUB_PIXEL_CHANNELS = 16  # with more channels, the data gradient of oneDNN is faster
 
 
 def fast_input_gradient(
     device: torch.device, relu: Callable[[Tensor], Tensor] | None = None
 ) -> AbstractContextManager[Any]:
-    """The mode for this device, with ``relu`` in the place of every ReLU if given.
+    """Return a context in which the gradient with respect to the input is fast.
 
-    On a GPU the library's own kernels are the fast ones.
+    On a GPU, PyTorch's own kernels are fast already and stay as they are.
+
+    Args:
+        device: Where the network is.
+        relu: What replaces every ReLU; its gradient must keep the memory layout.
+
+    >>> layer, images = nn.Conv2d(1, 2, 4, stride=2), torch.zeros(1, 1, 8, 8, requires_grad=True)
+    >>> with fast_input_gradient(images.device):
+    ...     torch.autograd.grad(layer(images).sum(), images)[0].shape
+    torch.Size([1, 1, 8, 8])
     """
     if device.type == "cpu":
         return _FastInputGradient(relu or relu_keeping_layout)
@@ -36,7 +47,7 @@ def fast_input_gradient(
 
 
 def like_layout(tensor: Tensor, reference: Tensor) -> Tensor:
-    """The tensor in the memory layout of the reference: mixed layouts are slow on a CPU."""
+    """Return the tensor in the memory layout of the reference, because mixed layouts are slow on a CPU."""
     if reference.dim() == 4 and reference.is_contiguous(memory_format=CHANNELS_LAST):
         return tensor.contiguous(memory_format=CHANNELS_LAST)
     return tensor.contiguous()
@@ -76,9 +87,9 @@ def _plain_convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> bool:
-    """The form that ``nn.Conv2d`` calls, without dilation or groups and with one stride for both axes.
+    """Whether this is a call of ``nn.Conv2d`` without dilation and groups, and with one stride for both axes.
 
-    Weights that are no parameters may be computed from the input, and are gone after the call: they keep torch's way.
+    Weights that are not parameters are left to PyTorch: they may depend on the input, and their copy must not be kept.
     """
     return (
         images.dim() == 4
@@ -95,7 +106,7 @@ def _plain_convolution(
 
 
 def relu_keeping_layout(preactivation: Tensor) -> Tensor:
-    """ReLU whose gradient has the layout of its output, whatever comes from behind (a Flatten, say)."""
+    """Compute a ReLU whose gradient has the layout of its output, even behind a layer that changes it (Flatten)."""
     return _ReLU.apply(preactivation)  # type: ignore[no-untyped-call]
 
 
@@ -116,12 +127,12 @@ class _ReLU(torch.autograd.Function):
 
 
 def relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    """The gradient before a ReLU from the one behind it, in the layout of its output."""
+    """Compute the gradient of a ReLU's input from that of its output, in the layout of the output."""
     return torch.ops.aten.threshold_backward(like_layout(gradient, output), output, 0)
 
 
 class _Convolution(torch.autograd.Function):
-    """Convolution that knows its gradient with respect to the images only."""
+    """A convolution that has a gradient with respect to the images only."""
 
     @staticmethod
     def forward(
@@ -141,7 +152,7 @@ class _Convolution(torch.autograd.Function):
 def convolution_data_gradient(
     gradient: Tensor, images: Tensor, weight: Tensor, stride: int, padding: tuple[int, int]
 ) -> Tensor:
-    """∂/∂images of a convolution, by the way that is fast for its shape."""
+    """Compute ∂/∂images of a convolution, in the way that is fast for its shape."""
     size, channels = images.shape[2:], images.shape[1]
     if stride > 1 and channels <= MOST_SUB_PIXEL_CHANNELS:
         return sub_pixel_transpose(gradient, weight, stride, padding, size)
@@ -156,9 +167,20 @@ def convolution_data_gradient(
 def sub_pixel_transpose(
     gradient: Tensor, weight: Tensor, stride: int, padding: tuple[int, int], size: Sequence[int]
 ) -> Tensor:
-    """A transposed convolution of stride s as a plain one with s² times the channels, shuffled into place.
+    """Compute a transposed convolution of stride s as a plain convolution with s² times as many channels.
 
-    Output pixel s·a + r of the padded image sees kernel taps r, r + s, r + 2s, …: one small kernel a residue r.
+    Pixel s·a + r of the padded image only sees the kernel taps r, r + s, r + 2s, …. So there is one small kernel per
+    residue r; the results for all residues are then interleaved to one image.
+
+    Args:
+        gradient: What to transpose, (batch, outputs, height, width).
+        weight: The weight of the convolution, (outputs, channels, kernel height, kernel width).
+        stride: The stride of the convolution.
+        padding: The padding of the convolution.
+        size: The height and width of the result.
+
+    Returns:
+        A tensor (batch, channels, *size).
     """
     outputs, channels, *kernel = weight.shape
     taps = [-(-length // stride) for length in kernel]
@@ -174,7 +196,7 @@ def sub_pixel_transpose(
 
 
 def _interleaved(planes: Tensor, stride: int, channels: int) -> Tensor:
-    """Planes (batch, residue y · residue x · channels, height, width) as one image, in the layout of the planes."""
+    """Interleave planes (batch, residue y · residue x · channels, height, width) to one image, in their layout."""
     batch, _, height, width = planes.shape
     if planes.is_contiguous(memory_format=CHANNELS_LAST):
         cells = planes.permute(0, 2, 3, 1).reshape(batch, height, width, stride, stride, channels)

@@ -1,4 +1,4 @@
-"""Every ReLU call of any ``nn.Module``, seen and answered: a torch function mode."""
+"""Replace every ReLU call of any ``nn.Module`` while a context is active."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ _IN_PLACE = {F.relu_, torch.relu_, torch.Tensor.relu_}
 
 
 class InterceptReLU(TorchFunctionMode):
-    """While active, every ReLU call is answered by ``replacement(preactivation)`` instead.
+    """A context in which every ReLU call returns ``replacement(preactivation)`` instead.
 
-    An in-place ReLU is given a copy of its input, and its result is written back, so the module sees what it expects.
+    For an in-place ReLU, the replacement gets a copy of the input, and its result is written into the input.
+
+    Args:
+        replacement: A function from the input of a ReLU to its output.
+
+    >>> with InterceptReLU(lambda preactivation: preactivation.abs()):
+    ...     torch.nn.ReLU()(torch.tensor([-2.0, 3.0]))
+    tensor([2., 3.])
     """
 
     def __init__(self, replacement: Callable[[Tensor], Tensor]) -> None:

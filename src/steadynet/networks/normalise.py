@@ -1,4 +1,4 @@
-"""Normalisation as a layer, so that ε always means pixels."""
+"""Normalisation as the first layer of a network, so that ε is always a distance between pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from torch import Tensor, nn
 
 
 class Normalise(nn.Module):
-    """(x − mean) / std a channel: the first layer of a network that wants it.
+    """Compute (x − mean) / std per channel.
+
+    Args:
+        mean: The mean of each channel.
+        std: The standard deviation of each channel.
+        image_axes: The number of axes of one image: 3 for (channels, height, width), 1 for flat features.
 
     >>> Normalise([0.5], [0.25])(torch.ones(1, 1, 2, 2)).unique()
     tensor([2.])
@@ -25,5 +30,5 @@ class Normalise(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(shape))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images of mean 0 and deviation 1, if the statistics fit them."""
+        """Normalise images, (batch, *image)."""
         return (images - self.mean) / self.std

@@ -1,4 +1,4 @@
-"""The paper's six networks, exactly: their parameter counts match Table 7 once its misprints are mended.
+"""The six networks of the paper (Table 7; the parameter counts agree once its misprints are corrected).
 
 Each is a plain ``nn.Sequential`` with a ReLU after every layer but the last.
 """
@@ -14,7 +14,14 @@ from steadynet.errors import UserError
 
 @dataclass(frozen=True)
 class Architecture:
-    """Convolutions as (channels, kernel, stride, padding), then the widths of the dense layers before the last."""
+    """A convolutional network for images of any size.
+
+    Attributes:
+        summary: The layers in words.
+        image_shape: The shape of the images in the paper, (channels, height, width).
+        convolutions: The channels, kernel size, stride and padding of each convolution.
+        dense: The widths of the dense layers, without the last one.
+    """
 
     summary: str
     image_shape: tuple[int, int, int]
@@ -22,7 +29,18 @@ class Architecture:
     dense: tuple[int, ...]
 
     def build(self, image_shape: tuple[int, ...] | None = None, classes: int = 10) -> nn.Sequential:
-        """The network for images of this shape; without one, the paper's."""
+        """Build the network with new weights.
+
+        Args:
+            image_shape: The shape of the images; that of the paper unless given.
+            classes: The number of classes.
+
+        Raises:
+            UserError: The images have no height and width, or are too small for the convolutions.
+
+        >>> ARCHITECTURES["M1"].build((1, 8, 8), classes=3)[-1]
+        Linear(in_features=100, out_features=3, bias=True)
+        """
         shape = tuple(image_shape or self.image_shape)
         if len(shape) != 3:
             raise UserError(f"a convolutional network needs images (channels, height, width), not {shape}")

@@ -1,6 +1,7 @@
-"""The ReLU inputs of any ``nn.Module``: modules, functions, methods, in place or not, reused or not.
+"""Record the ReLU inputs of any ``nn.Module``.
 
-Every ReLU call is intercepted, whichever way it was written, so no module has to be known or hooked.
+Every ReLU call is intercepted, whether it is a module, a function or a method, in place or not. So the network needs no
+hooks, and its structure does not have to be known.
 """
 
 from __future__ import annotations
@@ -15,14 +16,29 @@ from steadynet.networks.intercept_relu import InterceptReLU
 
 
 class Activations(NamedTuple):
-    """What one forward pass shows: the logits and each ReLU's input, in the order they were computed."""
+    """The result of one forward pass.
+
+    Attributes:
+        logits: The output of the network.
+        preactivations: The input of each ReLU, in the order in which they were computed.
+    """
 
     logits: Tensor
     preactivations: list[Tensor]
 
 
 def activations(network: nn.Module, images: Tensor) -> Activations:
-    """One forward pass with all its ReLU inputs; a network without a ReLU is an error.
+    """Run one forward pass and record the inputs of all ReLUs.
+
+    Args:
+        network: Any PyTorch network with at least one ReLU.
+        images: The inputs, (batch, *shape).
+
+    Returns:
+        The logits and the ReLU inputs; gradients flow through both.
+
+    Raises:
+        UserError: The network has no ReLU.
 
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -43,9 +59,3 @@ def activations(network: nn.Module, images: Tensor) -> Activations:
             "so use nn.ReLU, F.relu or torch.relu as its activation"
         )
     return Activations(logits, found)
-
-
-def depends_on_mode(network: nn.Module) -> bool:
-    """Whether the network computes something else in training than in evaluation (batch norm, dropout)."""
-    kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd, nn.modules.instancenorm._InstanceNorm)
-    return any(isinstance(module, kinds) for module in network.modules())

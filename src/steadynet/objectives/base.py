@@ -14,8 +14,8 @@ from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.graph.graph import Graph
 from steadynet.graph.training_graph import LiveGraph, Statistics, normalises_batches, recorded_statistics
-from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.networks.preactivations import Activations, activations, depends_on_mode
+from steadynet.networks.evaluation_mode import depends_on_mode, evaluation_mode
+from steadynet.networks.preactivations import Activations, activations
 
 
 @dataclass
