@@ -11,9 +11,7 @@ import torch
 from steadynet.errors import UserError
 
 DEVICES = ("cuda", "cpu")  # the devices that have float64, which proofs need
-_LARGEST_ERROR = (
-    1e-5  # relative; in the check below float32 is off by less than 1e-6, TF32 and the like by 5e-4 or more
-)
+_LARGEST_ERROR = 1e-5  # relative; in the check below, float32 is off by less than 1e-6 and TF32 by more than 1e-4
 
 
 def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> torch.device:

@@ -197,7 +197,7 @@ def test_a_damaged_file_is_reported_and_fetched_anew(tmp_path, cache, damage):
         np.savez(path, X=np.zeros(3))
     else:
         path.write_bytes({"truncated": content[:300], "empty": b"", "text": b"hello"}.get(damage, content))
-    with pytest.warns(UserWarning, match="tiny.npz is damaged .*: tiny is fetched anew"):
+    with pytest.warns(UserWarning, match="tiny.npz is damaged .*: tiny is fetched again"):
         assert is_true(plugin.load())
     assert is_true(plugin.load())  # without a warning
 

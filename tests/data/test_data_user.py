@@ -69,9 +69,9 @@ BAD_ARRAYS = [
     ({"X": IMAGES, "y": LABELS[:9]}, "holds 10 images but y 9 labels"),
     ({"X": IMAGES[:, 0, 0, 0], "y": LABELS}, r"must be \(N, C, H, W\).*shape \(10,\)"),
     ({"X": IMAGES[None], "y": LABELS}, r"must be \(N, C, H, W\).*shape \(1, 10, 2, 3, 4\)"),
-    ({"X": IMAGES, "y": np.eye(2)[LABELS]}, r"one integer an image, not an array of float64 of shape \(10, 2\)"),
-    ({"X": IMAGES, "y": LABELS.astype(float)}, "one integer an image, not an array of float64"),
-    ({"X": IMAGES, "y": LABELS.astype(bool)}, "one integer an image, not an array of bool"),
+    ({"X": IMAGES, "y": np.eye(2)[LABELS]}, r"one integer per image, not an array of float64 of shape \(10, 2\)"),
+    ({"X": IMAGES, "y": LABELS.astype(float)}, "one integer per image, not an array of float64"),
+    ({"X": IMAGES, "y": LABELS.astype(bool)}, "one integer per image, not an array of bool"),
     ({"X": IMAGES, "y": LABELS - 1}, "0 or more, but the smallest is -1"),
     ({"X": IMAGES, "y": LABELS * 2}, "0 to 2 without gaps, but no training image has label 1"),
     ({"X": IMAGES, "y": LABELS + 1}, "no training image has label 0"),
@@ -111,8 +111,8 @@ def test_bad_arrays_are_one_clear_line(tmp_path, arrays, message):
         ("some/where", "there is no file some"),
         ("own.csv", "there is no file own.csv"),
         (".", "not an .npz file"),
-        (42, "int is no data set.*needs train and test"),
-        (None, "is no data set"),
+        (42, "int is not a data set.*needs train and test"),
+        (None, "is not a data set"),
     ],
 )
 def test_bad_sources_are_one_clear_line(source, message):
@@ -171,8 +171,8 @@ def test_an_object_with_the_protocol():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"train": None}, "is no data set"),
-        ({"classes": 2}, "is no data set"),
+        ({"train": None}, "is not a data set"),
+        ({"classes": 2}, "is not a data set"),
         ({"classes": ["cat"]}, "fewer than 2 classes"),
         ({"classes": ["cat", "dog", "cow"]}, "no training image has label 2"),
         ({"test": SimpleNamespace(images=torch.full((1, 2, 3, 4), 2.0), labels=[0])}, "test images must lie in"),

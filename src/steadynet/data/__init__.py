@@ -1,4 +1,4 @@
-"""Data sets: images in [0, 1] with labels, built in, fetched and verified, or a user's own."""
+"""Data sets: labelled images in [0, 1]. Each has a name and is fetched and verified, or is a user's own file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,17 @@ def available() -> dict[str, type[DatasetPlugin]]:
 
 
 def load(source: object) -> Dataset:
-    """The data set of a name, of a path to an `.npz` file, or of an object with `train`, `test` and `classes`.
+    """Load a data set.
+
+    Args:
+        source: The name of a data set, the path of an ``.npz`` file, a :class:`DatasetPlugin`, or an object with
+            ``train``, ``test`` (each with ``images`` and ``labels``) and ``classes``.
+
+    Returns:
+        The data set.
+
+    Raises:
+        UserError: There is no such data set, or its content breaks a rule.
 
     >>> load("digits").image_shape
     (1, 28, 28)
@@ -51,7 +61,7 @@ def load(source: object) -> Dataset:
 
 
 def own_file(source: str) -> Path | None:
-    """The user's file that a data set's name stands for; None for a data set of ours.
+    """Return the path of a user's ``.npz`` file, or None if ``source`` is the name of a data set.
 
     >>> own_file("digits"), str(own_file("mine.npz"))
     (None, 'mine.npz')

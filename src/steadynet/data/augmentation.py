@@ -1,4 +1,4 @@
-"""Random shifts and mirror images, drawn from torch's global generator, a whole batch at a time."""
+"""Augmentation: random shifts and mirror images, computed for a whole batch at once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,29 @@ PADDING = 4
 
 
 def augmented(images: Tensor) -> Tensor:
-    """(N, C, H, W) images, each shifted by up to 4 pixels either way (zeros come in) and mirrored with chance 1/2."""
+    """Shift and mirror images at random.
+
+    Each image is shifted by up to 4 pixels along both axes, with zeros at the edge, and mirrored with probability 1/2.
+    The random numbers come from the global generator of PyTorch.
+
+    Args:
+        images: The images, (N, C, H, W).
+
+    Returns:
+        As many images of the same shape.
+    """
     down, right = torch.randint(0, 2 * PADDING + 1, (2, len(images)))
     return cropped(images, down, right, torch.rand(len(images)) < 0.5)
 
 
 def cropped(images: Tensor, down: Tensor, right: Tensor, mirror: Tensor) -> Tensor:
-    """The H×W window at (down, right) of each zero-padded image, mirrored left to right where `mirror` holds.
+    """Cut a window of H×W pixels out of each image, which is first padded with 4 zeros on all sides.
+
+    Args:
+        images: The images, (N, C, H, W).
+        down: The first row of each window, (N,); 4 for no shift.
+        right: The first column of each window, (N,); 4 for no shift.
+        mirror: Whether to mirror each window left to right, (N,).
 
     >>> image = torch.tensor([[[[1.0, 2.0]]]])
     >>> cropped(image, torch.tensor([4]), torch.tensor([5]), torch.tensor([False]))

@@ -102,7 +102,7 @@ class DatasetPlugin(ABC):
         except DamagedError as error:
             if not self.sources:
                 raise UserError(f"{self.path} is damaged ({error}): install the package it belongs to again") from error
-            warnings.warn(f"{self.path} is damaged ({error}): {self.name} is fetched anew.", stacklevel=4)
+            warnings.warn(f"{self.path} is damaged ({error}): {self.name} is fetched again.", stacklevel=4)
             return None
         return arrays
 
@@ -110,14 +110,14 @@ class DatasetPlugin(ABC):
         """Store and return the verified arrays of the first source that works; the error names every source."""
         by_hand = where() / self.name
         with disk_errors(where()):
-            where().mkdir(parents=True, exist_ok=True)  # before a long download, not after it
+            where().mkdir(parents=True, exist_ok=True)  # an error here should come before a long download
         failures = []
         with nullcontext(on_progress) if on_progress else progress_bar() as progress:
             for source in (Folder(str(by_hand), self.sources[0].decode), *self.sources):
                 try:
                     arrays = source.arrays(progress)
                     verify(arrays, self.image_shape, self.hashes)
-                except Exception as error:  # whatever is wrong with a source, the next one is tried
+                except Exception as error:  # whatever fails, the next source is tried
                     failures.append(f"{source} ({one_line(error)})")
                     continue
                 write_arrays(self.path, arrays)

@@ -1,4 +1,4 @@
-"""The folder where fetched data sets are kept: one `.npz` of four arrays a set, whole or not there at all."""
+"""The folder that holds the fetched data sets, one ``.npz`` file of four arrays per data set."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ STALE_AFTER_SECONDS = 3600
 
 
 class DamagedError(Exception):
-    """Arrays that are not those of the data set, and why."""
+    """A file does not hold the arrays of the data set; the message says why."""
 
 
 def where() -> Path:
-    """The folder of fetched data sets: $STEADYNET_DATA, else one in the user's cache folder."""
+    """Return the folder of fetched data sets: $STEADYNET_DATA if set, otherwise a folder in the user's cache."""
     chosen = os.environ.get("STEADYNET_DATA")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -37,7 +37,15 @@ def where() -> Path:
 
 
 def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
-    """Every array of an `.npz` file by name, empty where not wanted; or a DamagedError."""
+    """Read an ``.npz`` file.
+
+    Args:
+        path: The file.
+        wanted: The names of the arrays to read. The other arrays are listed, but empty.
+
+    Raises:
+        DamagedError: The file cannot be read.
+    """
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
@@ -45,12 +53,16 @@ def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as stored:
                 return {name: np.asarray(stored[name] if name in wanted else ()) for name in stored.files}
-    except Exception as error:  # zipfile and numpy meet damage with exceptions of a dozen kinds
+    except Exception as error:  # zipfile and numpy raise a dozen kinds of exceptions for damaged files
         raise DamagedError(one_line(error)) from error
 
 
 def read_arrays(path: Path) -> Arrays:
-    """The four arrays of a stored set, not yet verified, or a DamagedError."""
+    """Read the four arrays of a stored data set, without verifying them.
+
+    Raises:
+        DamagedError: The file cannot be read, or an array is missing.
+    """
     arrays = read_npz(path, ARRAY_NAMES)
     if not all(name in arrays for name in ARRAY_NAMES):
         raise DamagedError(f"it has arrays {', '.join(arrays)}, not {', '.join(ARRAY_NAMES)}")
@@ -58,7 +70,16 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def verify(arrays: Arrays, image_shape: tuple[int, ...], hashes: Mapping[str, str]) -> None:
-    """Raise a DamagedError unless these are uint8 images of that shape, a label each, of the known SHA-256."""
+    """Check that these are the arrays of a data set.
+
+    Args:
+        arrays: The arrays.
+        image_shape: The shape that each image must have.
+        hashes: The SHA-256 that each array must have.
+
+    Raises:
+        DamagedError: A type, a shape or a hash is different.
+    """
     for part in ("train", "test"):
         images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
         if images.dtype != np.uint8 or labels.dtype != np.uint8:
@@ -72,7 +93,7 @@ def verify(arrays: Arrays, image_shape: tuple[int, ...], hashes: Mapping[str, st
 
 
 def sha256(array: NDArray[np.uint8]) -> str:
-    """The SHA-256 of an array's values in row-major order.
+    """Compute the SHA-256 of the values of an array, in row-major order.
 
     >>> sha256(np.zeros(0, dtype=np.uint8))[:8]
     'e3b0c442'
@@ -81,7 +102,7 @@ def sha256(array: NDArray[np.uint8]) -> str:
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Store the arrays at `path`: at every moment the file is the old one, or absent, or the whole new one."""
+    """Store the arrays. The file is replaced in one step, so that it is never incomplete."""
     named: dict[str, Any] = dict(arrays)
 
     def save(temporary: Path) -> None:
@@ -93,7 +114,7 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def remove_stale(path: Path) -> None:
-    """Remove what killed writers of `path` left behind, an hour after they wrote last."""
+    """Remove the temporary files that killed writers of ``path`` left behind more than an hour ago."""
     for left_over in path.parent.glob(f".{path.name}.*.tmp"):
         with contextlib.suppress(OSError):
             if left_over.stat().st_mtime < time.time() - STALE_AFTER_SECONDS:

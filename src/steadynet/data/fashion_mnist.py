@@ -13,7 +13,7 @@ from steadynet.data.sources import Download, Folder, Source
 
 @dataclass(frozen=True)
 class FashionMnist(DatasetPlugin):
-    """60,000 training and 10,000 test images of clothing, 28×28 grey; Debian packages it as dataset-fashion-mnist."""
+    """60,000 training and 10,000 test images of clothing, 28×28 grey. Debian has it as dataset-fashion-mnist."""
 
     name: ClassVar[str] = "fashion-mnist"
     summary: ClassVar[str] = "pieces of clothing, 28×28 grey; 60,000 training, 10,000 test"

@@ -1,4 +1,4 @@
-"""The IDX files in which MNIST and its kin are published."""
+"""Read IDX files, the format of MNIST and Fashion-MNIST."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ PACKED_IDX_FILES = tuple(f"{name}.gz" for name in IDX_FILES.values())
 
 
 def decode_idx_files(files: Files) -> Arrays:
-    """The four arrays of a set in IDX files, with one channel."""
+    """Decode the four IDX files of a data set; images get one channel."""
     require(files, IDX_FILES.values())
     arrays = {key: decode_idx(files[name]) for key, name in IDX_FILES.items()}
     return {key: array[:, None] if array.ndim == 3 else array for key, array in arrays.items()}
 
 
 def decode_idx(content: bytes) -> NDArray[np.uint8]:
-    """The array of one IDX file of unsigned bytes, or a ValueError.
+    """Decode one IDX file of unsigned bytes.
+
+    Raises:
+        ValueError: The content is something else.
 
     >>> decode_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4]))
     array([5, 0, 4], dtype=uint8)

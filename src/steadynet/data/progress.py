@@ -1,4 +1,4 @@
-"""Showing how far a download has come."""
+"""Show the progress of a download."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-OnProgress = Callable[[str, int, "int | None"], None]  # what is fetched, bytes so far, bytes in all where known
+OnProgress = Callable[
+    [str, int, "int | None"], None
+]  # called with: what is fetched, bytes so far, bytes in all or None
 
 
 def silent(label: str, done: int, total: int | None) -> None:
@@ -15,7 +17,7 @@ def silent(label: str, done: int, total: int | None) -> None:
 
 @contextmanager
 def progress_bar() -> Iterator[OnProgress]:
-    """A callback that draws progress bars on stderr if that is a terminal, and nothing otherwise."""
+    """Yield a callback that draws progress bars on stderr; it draws nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield silent
         return

