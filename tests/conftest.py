@@ -9,7 +9,7 @@ import pytest
 
 from steadynet.cli import main
 from tools import milp_tool
-from verified import ASK, train_tiny
+from verified import SELECTION, train_tiny
 
 # A suite started in the background would ignore Ctrl-C, and so would its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,7 +25,7 @@ def whole(trained):
     """The same run, verified undisturbed."""
     path = trained.parent / "whole"
     shutil.copytree(trained, path)
-    assert main(["verify", str(path), *ASK]) == 0
+    assert main(["verify", str(path), *SELECTION]) == 0
     return path
 
 

@@ -14,7 +14,7 @@ from steadynet.errors import UserError
 from steadynet.verification.properties import Properties, Verdict
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
-from verified import ASK, found, refused, said
+from verified import SELECTION, found, refused, said
 
 CPU = torch.device("cpu")
 VERIFIERS = [BranchAndBound(timeout=20.0), Milp(timeout=20.0)]
@@ -156,7 +156,7 @@ def test_a_device_that_is_not_there_is_one_line(command, trained, capsys):
 
 
 def test_auto_verifies_on_this_machine(run, whole, capsys):
-    said(capsys, "verify", run, *ASK, "--device", "auto")
+    said(capsys, "verify", run, *SELECTION, "--device", "auto")
     assert found(run) == found(whole)
 
 

@@ -19,7 +19,7 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verifiers
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdicts import COLUMNS, Row, load_counterexample, row_as_line
-from verified import ASK, found, refused, rows_of, said
+from verified import SELECTION, found, refused, rows_of, said
 
 # What it shows and writes
 
@@ -48,7 +48,7 @@ def test_a_row_a_property_and_every_counterexample_replays(whole, trained):
 
 
 def test_json_is_all_that_is_printed_and_fits_the_rows(verified, capsys):
-    result = json.loads(said(capsys, "verify", verified, *ASK, "--json"))
+    result = json.loads(said(capsys, "verify", verified, *SELECTION, "--json"))
     rows = rows_of(verified)
     assert (result["verifier"], result["timeout"]) == ("branch_and_bound", 20.0)
     for radius in result["radii"]:
@@ -62,7 +62,7 @@ def test_json_is_all_that_is_printed_and_fits_the_rows(verified, capsys):
 
 
 def test_the_table(verified, capsys):
-    text = said(capsys, "verify", verified, *ASK, "--threads", 1)
+    text = said(capsys, "verify", verified, *SELECTION, "--threads", 1)
     assert f"{verified}: 12 properties per radius by branch_and_bound, time-out 20 s" in " ".join(text.split())
     for words in ("ε 0.05", "proved (UNSAT)", "time-outs", "stable neurons (crown)", "Time_U+T", "PGD-100 accuracy"):
         assert words in text
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_named_and_left(verified, capsys, number, text):
     lines[number - 1] = text
     path.write_text("\n".join(lines) + "\n")
     before = path.read_bytes()
-    line = refused(capsys, "verify", verified, *ASK)
+    line = refused(capsys, "verify", verified, *SELECTION)
     assert f"{path} is damaged: line {number} is not" in line
     assert path.read_bytes() == before
 
@@ -171,7 +171,7 @@ def test_a_mistake_is_answered_by_one_line(run, capsys, flags, complaint):
 
 
 def test_a_full_disk_keeps_what_is_decided(run, whole, tmp_path):
-    arguments = ["verify", str(run), *ASK]
+    arguments = ["verify", str(run), *SELECTION]
     assert finish(command_line_on_a_full_disk, arguments, tmp_path / "said", 3000) == 2
     text = (tmp_path / "said").read_text()
     assert "cannot write" in text.splitlines()[-1]

@@ -18,14 +18,14 @@ from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.vnnlib.files import VERSIONS, read_vnnlib
 from verified import refused, rows_of, said
 
-ASK = ("--eps", "0.05", "3/10", "--per-class", "3")
+SELECTION = ("--eps", "0.05", "3/10", "--per-class", "3")
 LISTS = {"1.0": "instances.csv", "2.0": "instances-2.0.csv"}
 
 
 @pytest.fixture(scope="module")
 def exported(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported") / "deep" / "out"
-    assert main(["export", str(trained), *ASK, "--timeout", "7.5", "--out", str(folder)]) == 0
+    assert main(["export", str(trained), *SELECTION, "--timeout", "7.5", "--out", str(folder)]) == 0
     return folder
 
 
@@ -146,14 +146,14 @@ def test_out_must_be_named(trained, capsys):
 def test_other_data_of_the_same_shape(trained, tmp_path, capsys):
     with np.load(trained.parent / "small.npz") as known:
         np.savez(tmp_path / "turned.npz", X=1 - known["X"] if known["X"].max() <= 1 else 255 - known["X"], y=known["y"])
-    said(capsys, "export", trained, *ASK, "--data", tmp_path / "turned.npz", "--out", tmp_path / "out")
+    said(capsys, "export", trained, *SELECTION, "--data", tmp_path / "turned.npz", "--out", tmp_path / "out")
     assert len(instances(tmp_path / "out")) == 24
     assert "turned.npz" in (tmp_path / "out" / "export.toml").read_text()
 
 
 def test_a_full_disk_leaves_no_list(trained, tmp_path):
     out, output = tmp_path / "out", tmp_path / "said"
-    arguments = ["export", str(trained), *ASK, "--out", str(out)]
+    arguments = ["export", str(trained), *SELECTION, "--out", str(out)]
     assert finish(command_line_on_a_full_disk, arguments, output, 3000) == 2
     (line,) = output.read_text().splitlines()
     assert line.startswith("steadynet: error: cannot write")
@@ -162,7 +162,7 @@ def test_a_full_disk_leaves_no_list(trained, tmp_path):
 
 def test_a_killed_export_has_no_list_and_the_same_command_begins_anew(exported, trained, tmp_path):
     out, output = tmp_path / "out", tmp_path / "said"
-    arguments = ["export", str(trained), *ASK, "--timeout", "7.5", "--out", str(out)]
+    arguments = ["export", str(trained), *SELECTION, "--timeout", "7.5", "--out", str(out)]
     for write in (1, 2, 9):  # before the model, before the first property, and later
         assert finish(command_line_killed_at_write, arguments, output, write) == -signal.SIGKILL
         assert not (out / "instances.csv").exists()

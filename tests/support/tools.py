@@ -32,7 +32,7 @@ def write_tool(folder: Path, run: str, prepare: str | None = None) -> Path:
 
 @contextmanager
 def milp_tool(folder: Path) -> Iterator[Path]:
-    """A tool that asks our MILP, in a process of its own that stays, so that each question is cheap."""
+    """A tool that uses our MILP, in a server process that stays, so that each property is cheap."""
     address = os.path.relpath(folder / "socket")  # the name of a socket must be short
     address = address if len(address) < 90 else str(folder / "socket")
     program = [sys.executable, str(Path(__file__).with_name("milp_server.py")), address]

@@ -1,4 +1,4 @@
-"""A tiny network that is verified in a moment, and what tests ask of it."""
+"""A tiny network that is verified in a moment, and helpers to verify it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.verification.verdicts import COLUMNS, read_rows
 
 RADII = ("0.05", "0.3", "0.7")
-ASK = ("--eps", *RADII, "--per-class", "3", "--timeout", "20")
+SELECTION = ("--eps", *RADII, "--per-class", "3", "--timeout", "20")
 
 
 def train_tiny(folder):

@@ -1,10 +1,10 @@
-"""The user's own α,β-CROWN: on what the real tool printed, and on scripts in its place that break.
+"""The user's own α,β-CROWN: a recording of its output, and scripts in its place that fail.
 
-``data/alpha_beta_crown.txt`` is what α,β-CROWN's release of December 2025 printed when it was given four properties of
-``recorded()`` on a CPU, with the flags that the verifier uses but ``--timeout``; the last property had one second, the
-others ten. Its list of settings and of bound operators is left out, paths and the host are replaced. Beside it is the
-file that it wrote as its counterexample to the second. Where ABCROWN_HOME is set, ``test_verifiers_contract.py`` asks
-the tool itself.
+``data/alpha_beta_crown.txt`` is what α,β-CROWN's release of December 2025 printed for the four properties of
+``recorded()`` on a CPU, with the flags that the verifier uses except ``--timeout``: the last property had one second,
+the others ten. Its list of settings and of bound operators is left out, and paths and the host are replaced. Beside it
+is the file that it wrote as its counterexample to the second property. Where ABCROWN_HOME is set,
+``test_verifiers_contract.py`` runs the tool itself.
 """
 
 from __future__ import annotations

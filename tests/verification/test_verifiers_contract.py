@@ -1,4 +1,4 @@
-"""What every verifier owes, found by discovery: a new file in ``verifiers`` is tested unasked."""
+"""The contract of every verifier. Verifiers are found by discovery, so a new one is tested without a change here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from steadynet.verification.verify import make_verifier, replay_counterexample
 
 NAMES = sorted(available())
 every = pytest.mark.parametrize("name", NAMES, indirect=True)
-TO_START = {"marabou": 3.0, "alpha_beta_crown": 60.0}  # seconds that a process takes before its first property
+TO_START = {"marabou": 3.0, "alpha_beta_crown": 60.0}  # seconds that its process takes before the first property
 
 
 @pytest.fixture
 def name(request, monkeypatch):
-    """A verifier that can be asked here: other people's need their tool."""
+    """The name of a verifier that can run here; the test is skipped if its program is not installed."""
     if request.param == "competition":
         monkeypatch.setenv("COMPETITION_TOOL", str(request.getfixturevalue("honest_tool")))
     if request.param == "marabou":
@@ -36,7 +36,7 @@ def name(request, monkeypatch):
 
 
 def threshold(limit: float = 0.5) -> nn.Sequential:
-    """Label 0 where the only pixel is above ``limit``, else label 1: its answers are known by hand."""
+    """Label 0 where the only pixel is above ``limit``, else label 1: its verdicts are known by hand."""
     network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
     with torch.no_grad():
         network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]))
@@ -69,7 +69,7 @@ def test_a_senseless_time_out_is_refused(name, timeout):
 
 
 @every
-def test_answers_known_by_hand_come_in_order(name):
+def test_results_known_by_hand_come_in_order(name):
     images = torch.tensor([[0.9], [0.55], [0.1], [0.45], [0.7], [0.3]])
     results = verify(threshold(), images, torch.tensor([0, 0, 1, 1, 1, 0]), 0.1, name, timeout=20)
     assert verdicts(results) == ["unsat", "sat", "unsat", "sat", "sat", "sat"]
@@ -181,7 +181,7 @@ def test_one_property_that_breaks_leaves_the_others(name, monkeypatch):
 
 
 @every
-def test_an_operation_nobody_knows_is_an_error_that_names_it(name):
+def test_an_unknown_operation_is_an_error_that_names_it(name):
     network = Written(lambda self, images: self.first(images).sin(), first=nn.Linear(1, 2))
     (result,) = verify(network, torch.tensor([[0.9]]), network(torch.tensor([[0.9]])).argmax(1), 0.1, name, timeout=5)
     assert result.verdict is Verdict.ERROR
@@ -202,7 +202,7 @@ def test_the_times_of_the_properties_add_up_to_the_wall_time():
     assert sum(result.seconds for result in results) == pytest.approx(wall, rel=0.05)
 
 
-def test_the_word_of_a_verifier_is_not_taken_for_a_counterexample():
+def test_a_sat_without_a_counterexample_that_replays_is_an_error():
     properties = Properties.around(threshold(), torch.tensor([[0.9], [0.55]]), torch.tensor([0, 0]), 0.1)
     with evaluation_mode(properties.network):
         right = Result(Verdict.SAT, 1.0, torch.tensor([0.47]))

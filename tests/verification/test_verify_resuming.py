@@ -1,4 +1,4 @@
-"""A verification that is stopped, however, goes on; what is decided is decided once, unless the question changed."""
+"""A verification that was stopped goes on, and decides no property twice unless the property has changed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import shutil
 import signal
 
 import numpy as np
-import pytest
 
 from runs import command_line, files, finish, tiny
 from steadynet import Verdict
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verdicts, verifiers
 from steadynet.verification.verdicts import VerdictFile
-from verified import ASK, found, rewrite, rows_of, said
+from verified import SELECTION, found, rewrite, rows_of, said
 
 
 def killed_after(arguments, output, count, half):
-    """``steadynet`` in a process of its own, killed once some rows are written; ``half``: in the middle of the next."""
+    """Run ``steadynet``, and kill it after some rows, or (``half``) in the middle of writing the next one."""
     append, left = verdicts.append_line, iter(range(count))
 
     def add(path, line, to_disk=True):
@@ -35,7 +34,7 @@ def killed_after(arguments, output, count, half):
 
 
 def signalled_after(arguments, output, count):
-    """The same, with Ctrl-C after some rows."""
+    """Run ``steadynet``, and press Ctrl-C after some rows."""
     append, left = verdicts.append_line, iter(range(count - 1))
 
     def add(path, line, to_disk=True):
@@ -47,16 +46,16 @@ def signalled_after(arguments, output, count):
     command_line(arguments, output)
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_killed_it_goes_on_and_decides_nothing_twice(run, whole, tmp_path, half):
-    arguments = ["verify", str(run), *ASK]
-    for kill, count in enumerate((0, 1, 9, 14), 1):
+def test_killed_it_goes_on_and_decides_nothing_twice(run, whole, tmp_path):
+    arguments, stored = ["verify", str(run), *SELECTION], 0
+    for count, half in ((0, True), (1, False), (9, True), (14, False)):
         before = (run / "verdicts.csv").read_text() if (run / "verdicts.csv").is_file() else ""
         assert finish(killed_after, arguments, tmp_path / "said", count, half) == -signal.SIGKILL
         written = (run / "verdicts.csv").read_text()
         assert written.endswith("\n") != half
         assert before.rpartition("\n")[0] in written  # seconds and all: nothing was decided again
-        assert len(rows_of(run)) == {1: 0, 2: 1, 3: 10, 4: 24}[kill]
+        stored += count
+        assert len(rows_of(run)) == stored
     survived = (run / "verdicts.csv").read_text().rpartition("\n")[0]
     assert finish(command_line, arguments, tmp_path / "said") == 0
     assert (run / "verdicts.csv").read_text().startswith(survived)
@@ -66,7 +65,7 @@ def test_killed_it_goes_on_and_decides_nothing_twice(run, whole, tmp_path, half)
 
 
 def test_ctrl_c_says_how_to_go_on(run, whole, tmp_path, capsys):
-    arguments = ["verify", str(run), *ASK, "--fresh"]
+    arguments = ["verify", str(run), *SELECTION, "--fresh"]
     assert finish(signalled_after, arguments, tmp_path / "said", 7) == 130
     line = (tmp_path / "said").read_text().splitlines()[-1]
     assert line.startswith("steadynet: stopped: ")
@@ -82,8 +81,8 @@ def test_ctrl_c_says_how_to_go_on(run, whole, tmp_path, capsys):
 
 def test_what_is_finished_is_not_touched(verified, capsys, monkeypatch):
     before = files(verified)
-    monkeypatch.setattr(verifiers.available()["branch_and_bound"], "verify", None)  # nobody is asked
-    said(capsys, "verify", verified, *ASK)
+    monkeypatch.setattr(verifiers.available()["branch_and_bound"], "verify", None)  # the verifier must not be called
+    said(capsys, "verify", verified, *SELECTION)
     assert files(verified) == before
 
 
@@ -115,14 +114,14 @@ def test_a_time_out_is_tried_again_with_another_one(verified, capsys):
 
 
 def test_other_settings_decide_anew_beside_the_old(verified, capsys):
-    said(capsys, "verify", verified, *ASK, "--attack-steps", 7)
+    said(capsys, "verify", verified, *SELECTION, "--attack-steps", 7)
     assert len(rows_of(verified)) == 72
     assert {"attack_steps=7" in row.settings for row in rows_of(verified)} == {True, False}
 
 
 def test_fresh_decides_anew(verified, whole, capsys):
     rewrite(verified, lambda row: row | {"decided_by": "somebody"})
-    said(capsys, "verify", verified, *ASK)
+    said(capsys, "verify", verified, *SELECTION)
     assert {row.decided_by for row in rows_of(verified)} == {"somebody"}
     said(capsys, "verify", verified, "--fresh", "--eps", "0.05", "--per-class", 3, "--timeout", 20)
     assert {row.eps for row in rows_of(verified) if row.decided_by == "somebody"} == {0.3, 0.7}
@@ -132,14 +131,14 @@ def test_fresh_decides_anew(verified, whole, capsys):
 def test_other_images_and_other_weights_are_other_properties(verified, whole, trained, tmp_path, capsys):
     generator = np.random.default_rng(5)
     np.savez(tmp_path / "other.npz", X=generator.integers(0, 255, (80, 6, 6), dtype=np.uint8), y=np.arange(80) % 4)
-    said(capsys, "verify", verified, *ASK, "--data", tmp_path / "other.npz")
+    said(capsys, "verify", verified, *SELECTION, "--data", tmp_path / "other.npz")
     assert len(rows_of(verified)) == 72
     shutil.copytree(trained, tmp_path / "again")
     shutil.copy(whole / "verdicts.csv", tmp_path / "again")  # somebody's mistake: verdicts of another network
     arguments = tiny(trained.parent, epochs=1, seed=9)
     said(capsys, "train", *arguments, "--out", tmp_path / "new")
     shutil.copy(tmp_path / "new" / "weights.safetensors", tmp_path / "again")
-    said(capsys, "verify", tmp_path / "again", *ASK)
+    said(capsys, "verify", tmp_path / "again", *SELECTION)
     assert len(rows_of(tmp_path / "again")) == 72
 
 
@@ -151,7 +150,7 @@ def test_a_counterexample_that_does_not_replay_is_looked_for_again(verified, who
     damaged.write_bytes(b"noise")
     shutil.copy(refuted[3], wrong)  # of another image
     rewrite(verified, lambda row: row | {"decided_by": "somebody"})
-    said(capsys, "verify", verified, *ASK)
+    said(capsys, "verify", verified, *SELECTION)
     assert found(verified) == found(whole)
     anew = {row.counterexample for row in rows_of(verified) if row.decided_by != "somebody"}
     assert anew == {path.relative_to(verified).as_posix() for path in (lost, damaged, wrong)}

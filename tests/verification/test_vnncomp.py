@@ -1,4 +1,4 @@
-"""General properties, decided: by hand, against exact enumeration, and on the competition's own files."""
+"""VNN-LIB properties: results known by hand, against a grid and against MILP, and the competition's own files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_edges_of_the_language(network_file, tmp_path):
     assert found.inputs.tolist() == [0.1, 0.1]
 
 
-def test_a_counterexample_that_onnx_runtime_does_not_confirm_is_not_told(network_file, tmp_path, monkeypatch):
+def test_a_counterexample_that_onnx_runtime_does_not_confirm_is_no_sat(network_file, tmp_path, monkeypatch):
     zeros = np.array([0.0, 0.0])
     monkeypatch.setattr(steadynet.verification.vnncomp, "flat_runtime_function", lambda path: lambda inputs: zeros)
     result = decide_text(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 1.9))")
