@@ -7,7 +7,7 @@ import time
 import pytest
 from PIL import Image
 
-from reports import browser, requested, verdict, write_run
+from reports import requested, resize, verdict, write_run
 from steadynet.data import load
 from steadynet.report.write import write_report
 from steadynet.runs.tensors import save_tensors
@@ -42,27 +42,22 @@ def page(tmp_path_factory):
                     )
                 )
         write_run(run, rows, method=method)
-        for row in rows:
-            if row.counterexample:
-                pixels = test.pixels(slice(row.index, row.index + 1))[0]
-                save_tensors(run / row.counterexample, {"input": (pixels + row.eps).clamp(0, 1)}, {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("os.fsync", lambda file: None)  # these files need not survive a power cut
+            for row in rows:
+                if row.counterexample:
+                    pixels = test.pixels(slice(row.index, row.index + 1))[0]
+                    save_tensors(run / row.counterexample, {"input": (pixels + row.eps).clamp(0, 1)}, {})
     return write_report([folder / "natural", folder / "nbc"], folder / "report", figures=False)
 
 
 DRAWN = "return document.querySelectorAll('.card').length > 0"  # the last that the page writes
 
 
-@pytest.fixture(scope="module")
-def driver():
-    found = browser()
-    yield found
-    found.quit()
-
-
 @pytest.fixture
 def opened(driver, page):
-    driver.get(page.as_uri())
-    driver.execute_script("sessionStorage.clear()")
+    """The page, with nothing remembered from the test before."""
+    driver.execute_script("try { sessionStorage.clear() } catch { /* not on a page yet */ }")
     driver.get(page.as_uri())
     until(driver, DRAWN)
     return driver
@@ -82,15 +77,16 @@ def choose(driver, place, label, value):
 
 
 def test_it_opens_in_three_seconds_with_5000_properties(driver, page):
-    took = []
-    for _ in range(3):  # the quickest counts: others may keep this machine busy
+    for _ in range(3):  # one quick start is enough: others may keep this machine busy
         driver.get("about:blank")
         start = time.perf_counter()
         driver.get(page.as_uri())
         until(driver, DRAWN)
-        took.append(time.perf_counter() - start)
-        assert texts(driver, "#count")[0].startswith("5,000 of 5,000 properties")
-    assert min(took) < 3
+        took = time.perf_counter() - start
+        if took < 3:
+            break
+    assert took < 3
+    assert texts(driver, "#count")[0].startswith("5,000 of 5,000 properties")
     assert driver.execute_script("return document.querySelectorAll('.card').length") == 60
 
 
@@ -180,17 +176,16 @@ def test_hostile_text_is_shown_as_it_is(opened):
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_it_fits_the_screen(page, width, tmp_path):
-    narrow = browser(width)
+def test_it_fits_the_screen(opened, width, tmp_path):
+    resize(opened, width)
     try:
-        narrow.get(page.as_uri())
-        until(narrow, "return document.querySelectorAll('.js-plotly-plot').length > 0 || scrollBy(0, 600)")
-        assert narrow.execute_script("return document.documentElement.scrollWidth") == width
+        until(opened, "return document.querySelectorAll('.js-plotly-plot').length > 0 || scrollBy(0, 600)")
+        assert opened.execute_script("return document.documentElement.scrollWidth") == width
         smallest = "return Math.min(...[...document.querySelectorAll('p, td, dd, label')]"
         smallest += ".map((element) => parseFloat(getComputedStyle(element).fontSize)))"
-        assert narrow.execute_script(smallest) >= 13
-        narrow.save_screenshot(str(tmp_path / "page.png"))
+        assert opened.execute_script(smallest) >= 13
+        opened.save_screenshot(str(tmp_path / "page.png"))
         with Image.open(tmp_path / "page.png") as image:
             assert image.width == width
     finally:
-        narrow.quit()
+        resize(opened)

@@ -98,7 +98,7 @@ def test_the_cactus_counts_what_is_decided(run):
 
 
 def test_they_are_drawn_as_png_and_svg(run, tmp_path):
-    made = [charts(of_the_paper("rq1-mnist"))["overview"], *run_charts(run, {})]
+    made = [charts(of_the_paper("sabr"))["overview"], *run_charts(run, {})]
     made[0] = replace(made[0], name="a/b $x$", subject="$x$ <b> & _y")
     written = write_figures(made, tmp_path / "figures")
     assert len(written) == 2 * len(made)

@@ -59,7 +59,7 @@ def write_run(folder: Path, rows, method="nbc", data="digits", model="M1", seed=
     return folder
 
 
-def browser(width=1280, height=900):
+def browser():
     """A browser without a screen; it fetches nothing by itself, not even its driver."""
     if not CHROMIUM or not DRIVER:
         pytest.skip(NO_BROWSER)
@@ -70,9 +70,14 @@ def browser(width=1280, height=900):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    resize(driver)
+    return driver
+
+
+def resize(driver, width=1280, height=900):
+    """Give the browser's window a size in pixels."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    return driver
 
 
 def requested(driver):

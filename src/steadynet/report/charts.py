@@ -138,7 +138,7 @@ class Panel:
         values = [float(x) for series in self.series for x in series.x] if self.kind is Kind.POINTS else []
         if not values:
             return None, None
-        margin = max(0.5, 0.18 * (max(values) - min(values)))  # room for the labels
+        margin = 0.18 * (max(values) - min(values)) or 0.5  # room for the labels
         return min(values) - margin, max(values) + margin
 
     @property
