@@ -9,10 +9,11 @@ import pytest
 from steadynet.cli.display import grid as grid_display
 from steadynet.cli.display.grid import GridDisplay, show_table
 from steadynet.experiments import status as status_module
+from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.plan import Plan
-from steadynet.experiments.status import Status, time_left
+from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow
-from steadynet.experiments.tasks import Event, Task
+from steadynet.experiments.tasks import EvaluateJob, Event, Task, TrainJob
 
 NAMES = ("one", "other")
 
@@ -20,12 +21,12 @@ NAMES = ("one", "other")
 def lines_of(tmp_path, capsys, *events):
     plan = Plan()
     for name in NAMES:
-        plan.add(Task(name, "train", {}, label=f"M1 {name}: train"), False)
-    status = Status(tmp_path, "grid", plan)
+        plan.add(Task(name, TrainJob(name), label=f"M1 {name}: train"), False)
+    status = StatusFile(ExperimentDirectory(tmp_path), "grid", plan)
     with GridDisplay("A grid") as display:
         display.on_start(plan, status)
         for event in events:
-            status.take(event)
+            status.record(event)
             display.on_event(event)
     said = capsys.readouterr()
     assert said.out == "A grid: 2 tasks, 0 of them done\n"
@@ -47,31 +48,31 @@ def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
 
 
-def after(tmp_path, monkeypatch, kind, total, *news):
-    """(status, bar) of a task after it told at these times how far it was."""
+def after(tmp_path, monkeypatch, total, *reports):
+    """(status, bar) of a task that reported at these times how much was done."""
     monkeypatch.setattr(status_module, "WRITE_EVERY", -1.0)
     plan = Plan()
-    plan.add(Task("one", kind, {}), False)
-    status, display = Status(tmp_path, "grid", plan), GridDisplay("A grid")
+    plan.add(Task("one", EvaluateJob("one", "digits", (), ())), False)
+    status, display = StatusFile(ExperimentDirectory(tmp_path), "grid", plan), GridDisplay("A grid")
     display.on_start(plan, status)
     display.on_event(Event("one", "running"))
-    for when, done in news:
+    for when, done in reports:
         monkeypatch.setattr(status_module.time, "time", lambda when=when: when)
         event = Event("one", "running", done, total)
-        status.take(event)
+        status.record(event)
         display.on_event(event)
-    return status.content, display.progress.tasks[-1]
+    return status.status.tasks["one"], display.progress.tasks[-1]
 
 
 def test_the_time_left_counts_the_silence_before_many_verdicts_at_once(tmp_path, monkeypatch):
-    content, bar = after(tmp_path, monkeypatch, "verify", 20, (1000.0, 0), (1160.0, 1), (1160.4, 8))
-    assert time_left(content["tasks"]["one"], content) == pytest.approx(160.4 * 12 / 8)
+    task, bar = after(tmp_path, monkeypatch, 20, (1000.0, 0), (1160.0, 1), (1160.4, 8))
+    assert task.seconds_left(now=1160.4) == pytest.approx(160.4 * 12 / 8)
     assert bar.fields["left"] == "4 min left"
 
 
 def test_the_time_left_of_a_search_is_that_of_its_present_training(tmp_path, monkeypatch):
-    content, _ = after(tmp_path, monkeypatch, "tune", 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
-    assert time_left(content["tasks"]["one"], content) == pytest.approx(80.0)
+    task, _ = after(tmp_path, monkeypatch, 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
+    assert task.seconds_left(now=1010.0) == pytest.approx(80.0)
 
 
 def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):

@@ -8,20 +8,21 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.engines.local import LocalPool, _Worker
-from steadynet.experiments.tasks import Event, Task
+from steadynet.experiments.tasks import Event, Task, TrainJob, VerifyJob
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors
 
-TRAININGS = [Task(f"training {number}", "train", {"settings": {}}) for number in range(4)]
-ON_A_CPU = Task("training on a CPU", "train", {"settings": {"device": "cpu"}})
-PROOFS = Task("proofs", "verify", {"device": "cpu"})
-PROOFS_ON_A_GPU = Task("proofs on a GPU", "verify", {"device": "auto"}, gpus=0.5)
+TRAININGS = [Task(f"training {number}", TrainJob("run")) for number in range(4)]
+ON_A_CPU = Task("training on a CPU", TrainJob("run", {"device": "cpu"}))
+VERIFY = VerifyJob("run", "digits", "shard", 0.1, (0,), "branch_and_bound")
+PROOFS = Task("proofs", VERIFY)
+PROOFS_ON_A_GPU = Task("proofs on a GPU", replace(VERIFY, device="auto"), gpus=0.5)
 
 
 class Sent(list):

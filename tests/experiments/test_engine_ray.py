@@ -10,20 +10,23 @@ from pathlib import Path
 import pytest
 
 from steadynet.errors import UserError
+from steadynet.experiments.engines.file_transfer import ChangeTracker, FileChanges, apply_changes, read_files
 from steadynet.experiments.engines.local import Local
-from steadynet.experiments.engines.luggage import Changes, Watch, packed, unpack
-from steadynet.experiments.engines.ray import Ray, _connected, check_demands
+from steadynet.experiments.engines.ray import Ray, check_demands, connect, import_ray
 from steadynet.experiments.grid import checked
 from steadynet.experiments.runner import Watcher, reproduce
 from steadynet.experiments.table import SECONDS
-from steadynet.experiments.tasks import Task
+from steadynet.experiments.tasks import Task, TrainJob
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors
 from steadynet.runs.trained import load_trained
 from steadynet.verification.verdicts import read_rows
 from verified import refused
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install steadynet[ray]")
+try:
+    ray = import_ray()
+except UserError as error:
+    pytest.skip(str(error), allow_module_level=True)
 
 BATCHES = 4  # an epoch
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
@@ -112,7 +115,7 @@ def nodes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def connected(nodes):
     """A connection that is kept, so that workers are warm."""
-    with _connected(ray, nodes.cluster.address):
+    with connect(ray, nodes.cluster.address):
         yield
 
 
@@ -171,7 +174,7 @@ def test_a_training_outlives_its_node_and_is_saved_by_ctrl_c(nodes, tmp_path, mo
     out = place_of(how, tmp_path, monkeypatch)
     settings = {"data": "digits", "model": "M1", "phases": "natural:5000", "lr": 2e-3, "train_images": 400}
     tasks = [
-        Task(name, "train", {"run": name, "settings": settings | {"batch_size": 100}}, reads=(name,), writes=(name,))
+        Task(name, TrainJob(name, settings | {"batch_size": 100}), reads=(name,), writes=(name,))
         for name in ("one", "other")
     ]
     done, killed, lost = {}, [], []
@@ -226,7 +229,7 @@ def test_ray_is_not_installed(monkeypatch, capsys, tmp_path):
 )
 def test_there_is_no_cluster(address, said, tmp_path):
     with pytest.raises(UserError, match=said):
-        _connected(NotConnected, address)
+        connect(NotConnected, address)
 
 
 class NotConnected:
@@ -235,19 +238,19 @@ class NotConnected:
 
 def test_no_node_has_as_much_as_a_task_asks_for():
     with pytest.raises(UserError, match="train asks for 1 CPUs and 1 GPUs, but the nodes have 2 and 0; 4 and 0"):
-        check_demands([{"CPU": 2}, {"CPU": 4}], [Task("train", "train", {}, gpus=1)])
+        check_demands([{"CPU": 2}, {"CPU": 4}], [Task("train", TrainJob("run"), gpus=1)])
 
 
-def test_files_travel(tmp_path):
+def test_files_are_copied_there_and_back(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
-    unpack(here, Changes({"run/a": b"a", "run/b": b"b", "other/c": b"c"}))
-    unpack(there, packed(here, ["run", "run/a", "missing"]))
-    watch = Watch(there, ["run"])
-    assert watch.news() == Changes()
-    unpack(there, Changes({"run/a": b"new", "run/for/a/while": b"x"}, gone=("run/b",)))
-    assert watch.news() == Changes({"run/a": b"new", "run/for/a/while": b"x"}, ("run/b",))
+    apply_changes(here, FileChanges({"run/a": b"a", "run/b": b"b", "other/c": b"c"}))
+    apply_changes(there, read_files(here, ["run", "run/a", "missing"]))
+    tracker = ChangeTracker(there, ["run"])
+    assert tracker.since_last_call() == FileChanges()
+    apply_changes(there, FileChanges({"run/a": b"new", "run/for/a/while": b"x"}, deleted=("run/b",)))
+    assert tracker.since_last_call() == FileChanges({"run/a": b"new", "run/for/a/while": b"x"}, ("run/b",))
     (there / "run/for/a/while").unlink()
-    assert watch.news() == Changes(gone=("run/for/a/while",))
-    assert watch.everything() == Changes({"run/a": b"new"}, ("run/b", "run/for/a/while"))
-    unpack(here, watch.everything())
-    assert packed(here, ["run", "other"]).written == {"run/a": b"new", "other/c": b"c"}
+    assert tracker.since_last_call() == FileChanges(deleted=("run/for/a/while",))
+    assert tracker.since_start() == FileChanges({"run/a": b"new"}, ("run/b", "run/for/a/while"))
+    apply_changes(here, tracker.since_start())
+    assert read_files(here, ["run", "other"]).written == {"run/a": b"new", "other/c": b"c"}

@@ -12,7 +12,7 @@ from steadynet.experiments.cells import cells_of
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import PAPER, paper_numbers
-from steadynet.experiments.plan import planned
+from steadynet.experiments.plan import make_plan
 from steadynet.training.settings import resolve
 
 TEN = [
@@ -65,7 +65,7 @@ def test_every_scale_gives_trainings(name, scale):
     for cell in cells:
         settings = resolve(cell.settings)
         assert settings.total_epochs <= {"paper": 400, "laptop": 20, "smoke": 2}[scale]
-        assert cell.ask([]).timeout <= {"paper": 180, "laptop": 20, "smoke": 2}[scale]
+        assert cell.verification_plan([]).timeout <= {"paper": 180, "laptop": 20, "smoke": 2}[scale]
         assert (settings.data == "digits") == (scale == "smoke")
 
 
@@ -132,8 +132,8 @@ def test_a_run_belongs_to_what_the_users_files_hold(tmp_path, name):
 def test_what_each_kind_of_task_asks_for(tmp_path):
     resources = "[resources]\ncpus = 4\n[resources.verify]\ncpus = 2\ngpus = 0.5\n\n[models.tiny]"
     grid = read_grid(str(write_grid(tmp_path, ("[models.tiny]", resources))))
-    plan = planned(ExperimentDirectory(tmp_path / "out"), cells_of(grid, [0], {"method": ["natural"]}))
-    found = {(task.kind, task.cpus, task.gpus, task.spec.get("device")) for task in plan.tasks.values()}
+    plan = make_plan(ExperimentDirectory(tmp_path / "out"), cells_of(grid, [0], {"method": ["natural"]}))
+    found = {(task.kind, task.cpus, task.gpus, getattr(task.job, "device", None)) for task in plan.tasks.values()}
     assert found == {("train", 4, 0, None), ("evaluate", 4, 0, "cpu"), ("verify", 2, 0.5, "auto")}
 
 
@@ -192,7 +192,9 @@ def test_an_unknown_shared_scale(tmp_path):
 def test_a_scale_may_be_based_on_a_shared_one(tmp_path):
     path = write_grid(tmp_path, ("[scales.quick]", '[scales.quick]\nbase = "smoke"'))
     cell = cells_of(read_grid(str(path), "quick"), [0])[0]
-    assert (cell.data, cell.pgd_steps, cell.ask([]).timeout) == ("digits", [5], 0.5), "as the shared scale says"
+    assert (cell.data, cell.pgd_steps, cell.verification_plan([]).timeout) == ("digits", [5], 0.5), (
+        "as the shared scale says"
+    )
     assert cell.settings["phases"] == "natural:1", "the grid's own scale is laid over the shared one"
 
 

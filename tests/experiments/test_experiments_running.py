@@ -77,7 +77,9 @@ def test_what_is_on_disk(finished):
 
 def test_proofs_and_attacks_tell_that_they_begin(finished):
     tasks = json.loads((finished[1] / "status.json").read_text())["tasks"].values()
-    assert {task["first_news"][0] for task in tasks if task["kind"] in ("verify", "evaluate")} == {0}
+    tasks = [task for task in tasks if task["kind"] in ("verify", "evaluate")]
+    assert {task["first_done"] for task in tasks} == {0}
+    assert all(task["first_reported"] >= task["started"] for task in tasks)
 
 
 def test_the_same_tasks_for_every_method_in_one_order(finished):
@@ -272,7 +274,7 @@ def test_mistakes(finished, tmp_path, capsys, monkeypatch):
     grid, done = finished
     monkeypatch.chdir(tmp_path)
     assert "did you mean 'local'" in refused(capsys, "reproduce", grid, "--engine", "locale", "--out", tmp_path / "x")
-    assert "write model=M1" in refused(capsys, "reproduce", grid, "--only", "M1")
+    assert "such as model=M1" in refused(capsys, "reproduce", grid, "--only", "M1")
     assert "workers = 0" in refused(capsys, "reproduce", grid, "--workers", "0")
     assert "no experiment" in refused(capsys, "status", tmp_path)
     assert "there are no experiments" in refused(capsys, "status")

@@ -27,12 +27,13 @@ def _run(arguments: argparse.Namespace) -> None:
     found = [ExperimentDirectory(Path(path)) for path in arguments.out] or list(experiments_below(FOLDER))
     if not found:
         raise UserError(f"there are no experiments in {FOLDER}/: name a folder, or start one with steadynet reproduce")
-    contents = {str(experiment.path): read_status(experiment) for experiment in found}
+    statuses = {str(experiment.path): read_status(experiment) for experiment in found}
     if arguments.json:
-        sys.stdout.write(json.dumps(contents, indent=2) + "\n")
+        content = {path: status.to_json() for path, status in statuses.items()}
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
         return
-    for path, content in contents.items():
-        show_status(path, content)
+    for path, status in statuses.items():
+        show_status(path, status)
 
 
 COMMAND = Command(

@@ -13,6 +13,7 @@ from steadynet.cli.train import TRAINING, add_training_settings
 from steadynet.errors import UserError
 
 if TYPE_CHECKING:
+    from steadynet.experiments.tuning import TuningRecord
     from steadynet.runs.directory import RunDirectory
 
 INHERITED = ("data", "model", "validation", "seed", "normalise")  # settings taken from the run it starts from
@@ -54,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
         values, AccuracyWindow(*arguments.target_drop), budget, out=out, trials=Path(f"{out}.trials"), train=_trained
     )
     _show(record)
-    if not record["reached"]:
+    if not record.reached:
         return 1
     console.print(f"trained: {out}\nnext:    steadynet verify {shlex.quote(str(out))}", soft_wrap=True)
     return 0
@@ -76,21 +77,21 @@ def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
         return train(settings, path, overwrite=True, observer=observer)
 
 
-def _show(record: dict[str, Any]) -> None:
+def _show(record: TuningRecord) -> None:
     from steadynet.cli.display.tables import table
     from steadynet.cli.display.terminal import console
 
-    low, high = record["target_drop"]
+    low, high = record.target_drop
     table(
-        f"{record['method']}: validation accuracy before it {record['accuracy_before']:.2f} %, "
+        f"{record.method}: validation accuracy before it {record.accuracy_before:.2f} %, "
         f"to lose {low:g} to {high:g} points",
-        ["epochs", record["strength"], "lost"],
-        [[trial["epochs"], f"{trial['value']:.4g}", f"{trial['drop']:.2f}"] for trial in record["trials"]],
+        ["epochs", record.strength, "lost"],
+        [[trial.epochs, f"{trial.value:.4g}", f"{trial.drop:.2f}"] for trial in record.trials],
     )
-    if record["reached"]:
-        console.print(f"found: {record['strength']} = {record['value']:.4g} loses {record['drop']:.2f} points")
+    if record.reached:
+        console.print(f"found: {record.strength} = {record.value:.4g} loses {record.drop:.2f} points")
     else:
-        console.print(f"{record['method']} cannot reach the window: no strength tried loses {low:g} to {high:g} points")
+        console.print(f"{record.method} cannot reach the window: no strength tried loses {low:g} to {high:g} points")
 
 
 COMMAND = Command(

@@ -19,8 +19,8 @@ from steadynet.data import Dataset
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.experiments.directory import run_path
 from steadynet.experiments.grid import KINDS, Grid
-from steadynet.experiments.shards import Ask
-from steadynet.experiments.tuning import TuningBudget
+from steadynet.experiments.shards import VerificationPlan
+from steadynet.experiments.tuning import AccuracyWindow, TuningBudget
 from steadynet.files import disk_errors
 from steadynet.plugins import fits
 from steadynet.training.notation import parse_phases, parse_radius
@@ -43,8 +43,8 @@ class Cell:
     settings: dict[str, Any]  # of the training; ``init`` is a path relative to the experiment's directory
     verification: dict[str, Any]
     evaluation: dict[str, Any]
-    drop: tuple[float, float] | None
-    tuning: dict[str, int]
+    window: AccuracyWindow | None
+    budget: TuningBudget | None
     init: Cell | None
     against: str | None
     resources: dict[str, Any]
@@ -65,14 +65,15 @@ class Cell:
         """The radii it is verified at."""
         return tuple(parse_radius(eps) for eps in _list(self.verification.get("eps", self.settings["eps"])))
 
-    def ask(self, index: Sequence[int]) -> Ask:
+    def verification_plan(self, index: Sequence[int]) -> VerificationPlan:
         """The properties of these test images."""
         table = self.verification
         settings = {key: value for key, value in table.items() if key not in _VERIFICATION}
         shard = int(table.get("shard", SHARD))
-        return Ask(self.data, tuple(index), self.radii, table.get("verifier", "branch_and_bound"), settings, shard)
+        verifier = table.get("verifier", "branch_and_bound")
+        return VerificationPlan(self.data, tuple(index), self.radii, verifier, settings, shard)
 
-    def index(self, dataset: Dataset) -> list[int]:
+    def test_images(self, dataset: Dataset) -> list[int]:
         """The test images asked about: the first of each class, taking turns, the same for every method."""
         chosen = dataset.test.first_of_each_class(self.verification.get("per_class", 10), dataset.class_count)
         return chosen[: self.verification.get("tasks", len(chosen))].tolist()
@@ -133,13 +134,13 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
     if files:
         whole["files"] = files
-    tuning = {}
+    window, budget = None, None
     if init:
         whole["init"] = init.key
         settings["init"] = init.run
     if "drop" in table:
-        tuning = dataclasses.asdict(TuningBudget(**grid.content.get("tuning", {})))
-        whole |= {"drop": table["drop"], "tuning": tuning}
+        window, budget = AccuracyWindow(*table["drop"]), TuningBudget(**grid.content.get("tuning", {}))
+        whole |= {"drop": table["drop"], "tuning": dataclasses.asdict(budget)}
     cell = Cell(
         model=model,
         method=method,
@@ -148,16 +149,16 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
         settings=settings,
         verification=tables["verification"],
         evaluation=tables["evaluation"],
-        drop=tuple(table["drop"]) if "drop" in table else None,
-        tuning=tuning,
+        window=window,
+        budget=budget,
         init=init,
         against=table.get("against"),
         resources=tables["resources"],
         files=files,
     )
     try:
-        ask = cell.ask([])
-        make_verifier(ask.verifier, ask.verifier_settings)
+        plan = cell.verification_plan([])
+        make_verifier(plan.verifier, plan.verifier_settings)
         if not cell.radii:
             raise UserError("eps = [] in [verification] names no radius")
         _check_demands(cell)

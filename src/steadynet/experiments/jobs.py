@@ -1,4 +1,7 @@
-"""What a task does: train, tune, evaluate or verify, in its run directory; what is there already is not done again."""
+"""What the tasks of an experiment do in its run directories: train, tune, evaluate and verify.
+
+A job that has been done does nothing when it is run again; one that was killed continues.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ import torch
 from steadynet import data as data_sets
 from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
-from steadynet.experiments import tuning
-from steadynet.experiments.tasks import Event, Task
+from steadynet.experiments.tasks import EvaluateJob, Event, Job, Task, TrainingValues, TrainJob, TuneJob, VerifyJob
+from steadynet.experiments.tuning import missed_window, tune
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy, evaluate, write_evaluation
 from steadynet.runs.metrics import EpochMetrics
@@ -27,71 +30,87 @@ from steadynet.training.settings import resolve
 from steadynet.verification.run import RunVerification
 from steadynet.verification.verify import make_verifier
 
-NEWS_EVERY = 0.2  # seconds
+REPORT_EVERY = 0.2  # seconds
 
-Report = Callable[[int, int, str], None]
+Report = Callable[[int, int, str], None]  # how much is done, of how much, and a note
 
 
-def executed(task: Task, root: Path, tell: Callable[[Event], None]) -> Event:
-    """Do a task below ``root``, telling how far it is; how it ended, whatever it raises."""
+def run_task(task: Task, root: Path, on_event: Callable[[Event], None]) -> Event:
+    """Run a task.
+
+    Args:
+        task: The task.
+        root: The experiment's directory.
+        on_event: Called with the task's progress.
+
+    Returns:
+        The last event: the task is done, or it failed for the reason in ``note``. No exception is raised.
+    """
     last = 0.0
-    pause = 0.0 if task.kind == "verify" else NEWS_EVERY  # minutes may pass between two properties
+    pause = 0.0 if task.kind == "verify" else REPORT_EVERY  # minutes may pass between two properties
 
     def report(done: int, total: int, note: str) -> None:
         nonlocal last
         if time.monotonic() - last >= pause:
             last = time.monotonic()
-            tell(Event(task.name, "running", done, total, note))
+            on_event(Event(task.name, "running", done, total, note))
 
     try:
-        result = _DO[task.kind](task.spec, root, report)
+        _run(task.job, root, report)
     except UserError as error:
         return Event(task.name, "failed", note=one_line(error))
-    except Exception as error:  # whatever broke, the other tasks go on, and this one says what it was
+    except Exception as error:  # whatever it is, the other tasks go on
         return Event(task.name, "failed", note=f"{type(error).__name__}: {one_line(error)}")
-    return Event(task.name, "done", result=result)
+    return Event(task.name, "done")
 
 
-def train_or_go_on(values: dict[str, Any], path: Path, report: Report) -> RunDirectory:
-    """A finished run with these settings: as it is, gone on with, or trained from the start."""
+def _run(job: Job, root: Path, report: Report) -> None:
+    match job:
+        case TrainJob():
+            _train_or_resume(_with_full_path(job.settings, root), root / job.run, report)
+        case TuneJob():
+            _tune(job, root, report)
+        case EvaluateJob():
+            _evaluate(job, root, report)
+        case VerifyJob():
+            _verify(job, root, report)
+
+
+def _train_or_resume(values: TrainingValues, path: Path, report: Report) -> RunDirectory:
+    """Train a run, or continue with it. A finished run is left as it is."""
     run = RunDirectory(path)
     if run.weights.is_file():
         return run
-    observer = _Reporter(report)
+    observer = _TrainingReporter(report)
     if run.checkpoint.is_file():
         return resume(path, observer=observer)
     return train(resolve(values), path, overwrite=True, observer=observer)
 
 
-def _train(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
-    train_or_go_on(_settings(spec, root), root / spec["run"], report)
-    return {}
+def _with_full_path(values: TrainingValues, root: Path) -> dict[str, Any]:
+    """Return the settings with the full path of the run to start from."""
+    return dict(values) | ({"init": str(root / values["init"])} if "init" in values else {})
 
 
-def _tune(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
-    return tuning.tune(
-        _settings(spec, root),
-        tuning.AccuracyWindow(*spec["drop"]),
-        tuning.TuningBudget(**spec["tuning"]),
-        out=root / spec["run"],
-        trials=root / spec["trials"],
-        train=lambda values, path: train_or_go_on(values, path, report),
+def _tune(job: TuneJob, root: Path, report: Report) -> None:
+    tune(
+        _with_full_path(job.settings, root),
+        job.window,
+        job.budget,
+        out=root / job.run,
+        trials=root / job.trials,
+        train=lambda values, path: _train_or_resume(values, path, report),
     )
 
 
-def _settings(spec: dict[str, Any], root: Path) -> dict[str, Any]:
-    values = dict(spec["settings"])
-    return values | {"init": str(root / values["init"])} if "init" in values else values
-
-
-def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
-    trained, dataset = _trained(spec, root)
+def _evaluate(job: EvaluateJob, root: Path, report: Report) -> None:
+    trained = _load(root / job.run)
     if trained is None:
-        return {}
-    test = dataset.test
-    part = test.subset(torch.arange(min(spec["images"] or len(test), len(test))))
-    *others, last = spec["pgd_steps"]
-    done, total = 0, len(part) * len(spec["radii"]) * len(spec["pgd_steps"])
+        return
+    test, device = _data(job.data).test, pick_device(job.device, DEVICES)
+    attacked = test.subset(torch.arange(min(job.images or len(test), len(test))))
+    *others, last = job.pgd_steps
+    done, total = 0, len(attacked) * len(job.radii) * len(job.pgd_steps)
 
     def on_images(count: int) -> None:
         nonlocal done
@@ -99,52 +118,47 @@ def _evaluate(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any
         report(done, total, "attacked")
 
     on_images(0)
-    network = trained.network.to(_device(spec))
+    network = trained.network.to(device)
     torch.manual_seed(0)
-    with full_precision(_device(spec)):
-        result = evaluate(network, part, spec["radii"], pgd_steps=last, on_images=on_images)
+    with full_precision(device):
         result = replace(
-            result,
+            evaluate(network, attacked, job.radii, pgd_steps=last, on_images=on_images),
             accuracy=accuracy(network, test),
             accuracy_images=len(test),
             other_attacks=tuple(
-                evaluate(network, part, spec["radii"], pgd_steps=steps, on_images=on_images) for steps in others
+                evaluate(network, attacked, job.radii, pgd_steps=steps, on_images=on_images) for steps in others
             ),
         )
     write_evaluation(trained.run, result)
-    return {}
 
 
-def _verify(spec: dict[str, Any], root: Path, report: Report) -> dict[str, Any]:
-    trained, dataset = _trained(spec, root)
+def _verify(job: VerifyJob, root: Path, report: Report) -> None:
+    trained = _load(root / job.run)
     if trained is None:
-        return {}
-    shard = TrainedNetwork(trained.network, trained.config, trained.run.shard(spec["shard"]))
+        return
+    shard = TrainedNetwork(trained.network, trained.config, trained.run.shard(job.shard))
     shard.run.path.mkdir(parents=True, exist_ok=True)
-    verifier = make_verifier(spec["verifier"], spec["verifier_settings"])
+    verification = RunVerification(
+        shard,
+        _data(job.data).test,
+        torch.tensor(job.index),
+        [job.eps],
+        make_verifier(job.verifier, job.verifier_settings),
+        trained.config.data,
+        pick_device(job.device, DEVICES),
+    )
     torch.manual_seed(0)
-    index, radii = torch.tensor(spec["index"]), [spec["eps"]]
-    asked = RunVerification(shard, dataset.test, index, radii, verifier, trained.config.data, _device(spec))
 
-    def tell() -> None:
-        report(len(asked.rows), len(asked), asked.counts())
+    def report_counts() -> None:
+        report(len(verification.rows), len(verification), verification.counts())
 
-    tell()  # where it begins: the first verdicts may come minutes later, many at once
-    asked.decide(on_row=lambda row: tell())
-    return {"verdicts": asked.counts()}
+    report_counts()  # the first verdicts may come minutes later, many at once
+    verification.decide(on_row=lambda row: report_counts())
 
 
-def _trained(spec: dict[str, Any], root: Path) -> tuple[TrainedNetwork | None, data_sets.Dataset]:
-    """The network of the run and its data; None where tuning found that there is none."""
-    dataset = _data(spec["data"])
-    if tuning.missed(root / spec["run"]):
-        return None, dataset
-    return load_trained(root / spec["run"]), dataset
-
-
-def _device(spec: dict[str, Any]) -> torch.device:
-    """Where the task computes: on a GPU if it asked for one."""
-    return pick_device(spec.get("device", "cpu"), DEVICES)
+def _load(run: Path) -> TrainedNetwork | None:
+    """Load the network of a run; None if tuning did not reach its window, so that there is none."""
+    return None if missed_window(run) else load_trained(run)
 
 
 @lru_cache(maxsize=2)
@@ -152,8 +166,8 @@ def _data(name: str) -> data_sets.Dataset:
     return data_sets.load(name)
 
 
-class _Reporter:
-    """Tells of a training in batches."""
+class _TrainingReporter:
+    """Reports the progress of a training in batches."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
@@ -167,12 +181,4 @@ class _Reporter:
         self.report(done, self.epochs * self.batches, f"epoch {position.epoch + 1}/{self.epochs} {phase.method}")
 
     def on_epoch(self, metrics: EpochMetrics) -> None:
-        """Nothing: the batches tell."""
-
-
-_DO: dict[str, Callable[[dict[str, Any], Path, Report], dict[str, Any]]] = {
-    "train": _train,
-    "tune": _tune,
-    "evaluate": _evaluate,
-    "verify": _verify,
-}
+        """Do nothing: every batch is reported."""

@@ -1,4 +1,4 @@
-"""From cells to tasks: what is there already, and what is left to do."""
+"""The tasks of an experiment: which there are for each cell, and which of them are done."""
 
 from __future__ import annotations
 
@@ -7,77 +7,76 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from steadynet import data as data_sets
 from steadynet.errors import UserError
-from steadynet.experiments import tuning
 from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.directory import ExperimentDirectory, trials_path
-from steadynet.experiments.shards import Ask, put_together
-from steadynet.experiments.tasks import Task
+from steadynet.experiments.shards import Shard, VerificationPlan, merge_shards
+from steadynet.experiments.tasks import EvaluateJob, Job, Task, TrainJob, TuneJob, VerifyJob
+from steadynet.experiments.tuning import missed_window
 from steadynet.files import write_text
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import read_evaluation
 from steadynet.verification.verdicts import read_rows
 
+ImageCount = tuple[int, int | None]  # test images per class, and at most in all
+
 
 @dataclass
 class Plan:
-    """Every task of some cells, in order; those in ``done`` are there already."""
+    """All tasks of an experiment by name, in order; ``done`` are the names of those that are done."""
 
     tasks: dict[str, Task] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
-    asks: dict[str, Ask] = field(default_factory=dict)  # by key of the run
-    several_seeds: bool = False
-
-    def words(self, cell: Cell, what: str) -> dict[str, Any]:
-        """How a task is called, and which others take about as long."""
-        seed = f" seed {cell.seed}" if self.several_seeds else ""
-        return {"label": f"{cell.model} {cell.method}{seed}: {what}", "group": cell.model}
+    verifications: dict[str, VerificationPlan] = field(default_factory=dict)  # by key of the run
 
     @property
     def left(self) -> list[Task]:
-        """The tasks still to be done."""
+        """The tasks that are still to do."""
         return [task for name, task in self.tasks.items() if name not in self.done]
 
     def add(self, task: Task, done: bool) -> None:
-        """A task; two cells of the same configuration share theirs."""
+        """Add a task. Two cells of the same configuration have the same tasks."""
         self.tasks[task.name] = task
         if done:
             self.done.add(task.name)
 
 
-def planned(root: ExperimentDirectory, cells: Sequence[Cell]) -> Plan:
-    """The tasks of these cells and of what they start from."""
-    plan, chosen = Plan(several_seeds=len({cell.seed for cell in cells}) > 1), _images(cells)
+def make_plan(experiment: ExperimentDirectory, cells: Sequence[Cell]) -> Plan:
+    """Plan the tasks of these cells and of the runs that they start from.
+
+    Verdicts that a stopped process has left in shards are merged, and ``tasks.csv`` is written.
+    """
+    plan, images = Plan(), _images(cells)
     for cell in cells:
+        planner = _Planner(plan, experiment, cell, several_seeds=len({cell.seed for cell in cells}) > 1)
         if cell.init:
-            _add_training(plan, root, cell.init)
-        _add_training(plan, root, cell)
-        _add_evaluation(plan, root, cell)
-        _add_verification(plan, root, cell, chosen[cell.data, _count(cell)])
-    _write_tasks(root, chosen)
+            planner.add_training(cell.init)
+        planner.add_training(cell)
+        planner.add_evaluation()
+        planner.add_verification(images[cell.data, _image_count(cell)])
+    _write_test_images(experiment, images)
     return plan
 
 
-def asks_of(cells: Sequence[Cell]) -> dict[str, Ask]:
-    """What is asked of each run, by key."""
-    chosen = _images(cells)
-    return {cell.key: cell.ask(chosen[cell.data, _count(cell)]) for cell in cells}
+def verification_plans(cells: Sequence[Cell]) -> dict[str, VerificationPlan]:
+    """Return the properties of each cell by the key of its run."""
+    images = _images(cells)
+    return {cell.key: cell.verification_plan(images[cell.data, _image_count(cell)]) for cell in cells}
 
 
-def _count(cell: Cell) -> tuple[int, int | None]:
+def _image_count(cell: Cell) -> ImageCount:
     return cell.verification.get("per_class", 10), cell.verification.get("tasks")
 
 
-def _images(cells: Sequence[Cell]) -> dict[tuple[str, tuple[int, int | None]], list[int]]:
-    """The test images of each data set and number of tasks, chosen once, whatever the method."""
-    loaded = {name: _loaded(name) for name in {cell.data for cell in cells}}
-    return {(cell.data, _count(cell)): cell.index(loaded[cell.data]) for cell in cells}
+def _images(cells: Sequence[Cell]) -> dict[tuple[str, ImageCount], list[int]]:
+    """Choose the test images of each data set and count once, so that all methods have the same."""
+    loaded = {name: _load_data(name) for name in {cell.data for cell in cells}}
+    return {(cell.data, _image_count(cell)): cell.test_images(loaded[cell.data]) for cell in cells}
 
 
-def _loaded(name: str) -> data_sets.Dataset:
+def _load_data(name: str) -> data_sets.Dataset:
     try:
         return data_sets.load(name)
     except UserError as error:
@@ -86,80 +85,16 @@ def _loaded(name: str) -> data_sets.Dataset:
         raise UserError(f"data = '{name}': {error}{hint}") from error
 
 
-def _write_tasks(root: ExperimentDirectory, chosen: dict[tuple[str, tuple[int, int | None]], list[int]]) -> None:
+def _write_test_images(experiment: ExperimentDirectory, images: dict[tuple[str, ImageCount], list[int]]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["data", "test_image"])
-    writer.writerows(sorted({(data, index) for (data, _), images in chosen.items() for index in images}))
-    write_text(root.test_images, text.getvalue())
+    writer.writerows(sorted({(data, index) for (data, _), chosen in images.items() for index in chosen}))
+    write_text(experiment.test_images, text.getvalue())
 
 
-def training_name(cell: Cell) -> str:
-    """The task that makes a cell's network."""
-    return f"{cell.key}/{'tune' if cell.drop else 'train'}"
-
-
-def _add_training(plan: Plan, root: ExperimentDirectory, cell: Cell) -> None:
-    name, run = training_name(cell), root.run(cell.key)
-    spec: dict[str, Any] = {"run": cell.run, "settings": cell.settings}
-    reads: tuple[str, ...] = (cell.run,)
-    writes: tuple[str, ...] = (cell.run,)
-    if cell.init:
-        reads = (cell.init.run, *reads)
-    if cell.drop:
-        trials = trials_path(cell.key)
-        spec |= {"drop": list(cell.drop), "tuning": cell.tuning, "trials": trials}
-        reads, writes = (*reads, trials), (*writes, trials)
-    task = Task(
-        name,
-        "tune" if cell.drop else "train",
-        spec,
-        needs=(training_name(cell.init),) if cell.init else (),
-        reads=reads,
-        writes=writes,
-        **cell.demand("train"),
-        **plan.words(cell, "tune" if cell.drop else "train"),
-    )
-    plan.add(task, run.weights.is_file() or tuning.missed(run.path))
-
-
-def _add_evaluation(plan: Plan, root: ExperimentDirectory, cell: Cell) -> None:
-    spec = {
-        "run": cell.run,
-        "data": cell.data,
-        "radii": list(cell.radii),
-        "pgd_steps": cell.pgd_steps,
-        "images": cell.evaluation.get("images"),
-    }
-    demand = cell.demand("evaluate")
-    needs, reads, writes = (training_name(cell),), _network(cell), (RunDirectory(Path(cell.run)).evaluation.as_posix(),)
-    task = Task(
-        f"{cell.key}/evaluate",
-        "evaluate",
-        spec | _device(demand),
-        needs,
-        reads,
-        writes,
-        **demand,
-        **plan.words(cell, "evaluate"),
-    )
-    run = root.run(cell.key)
-    plan.add(task, tuning.missed(run.path) or evaluated(run, cell))
-
-
-def _network(cell: Cell) -> tuple[str, ...]:
-    """The files that a trained network is loaded from; or the record that tuning found none."""
-    run = RunDirectory(Path(cell.run))
-    files = (run.config, run.weights, run.model_source, run.tuning)
-    return tuple(path.as_posix() for path in files)
-
-
-def _device(demand: dict[str, Any]) -> dict[str, str]:
-    return {"device": "auto" if demand["gpus"] else "cpu"}
-
-
-def evaluated(run: RunDirectory, cell: Cell) -> bool:
-    """Whether a run was measured as the cell asks."""
+def is_evaluated(run: RunDirectory, cell: Cell) -> bool:
+    """Return whether a run was evaluated as its cell asks."""
     found = read_evaluation(run)
     if found is None or found.accuracy_images is None:
         return False
@@ -169,26 +104,98 @@ def evaluated(run: RunDirectory, cell: Cell) -> bool:
     return (found.images, steps, radii) == (images, cell.pgd_steps, list(cell.radii))
 
 
-def _add_verification(plan: Plan, root: ExperimentDirectory, cell: Cell, images: list[int]) -> None:
-    run, ask = root.run(cell.key), cell.ask(images)
-    plan.asks[cell.key] = ask
-    if tuning.missed(run.path):
-        return
-    put_together(run, ask)  # what a call that was stopped had decided
-    demand, needs = cell.demand("verify"), (training_name(cell),)
-    still_open = {name: left for name, _, left in ask.open_shards(read_rows(run))}
-    for shard, eps, index in ask.open_shards([]):
-        spec = {
-            "run": cell.run,
-            "data": cell.data,
-            "shard": shard,
-            "eps": eps,
-            "index": still_open.get(shard, index),
-            "verifier": ask.verifier,
-            "verifier_settings": ask.verifier_settings,
-        }
-        name = f"{cell.key}/verify-{shard}"
-        words = plan.words(cell, f"verify ε {eps:.3g} #{int(shard[-3:]) + 1}")
-        writes = (RunDirectory(Path(cell.run)).shard(shard).path.as_posix(),)
-        task = Task(name, "verify", spec | _device(demand), needs, _network(cell), writes, **demand, **words)
-        plan.add(task, shard not in still_open)
+@dataclass(frozen=True)
+class _Planner:
+    """Adds the tasks of one cell to a plan."""
+
+    plan: Plan
+    experiment: ExperimentDirectory
+    cell: Cell
+    several_seeds: bool
+
+    def add_training(self, cell: Cell) -> None:
+        run = self.experiment.run(cell.key)
+        job: Job = TrainJob(cell.run, cell.settings)
+        reads: tuple[str, ...] = (cell.init.run, cell.run) if cell.init else (cell.run,)
+        writes: tuple[str, ...] = (cell.run,)
+        if cell.window and cell.budget:
+            job = TuneJob(cell.run, cell.settings, cell.window, cell.budget, trials_path(cell.key))
+            reads, writes = (*reads, job.trials), (*writes, job.trials)
+        needs = (_training_name(cell.init),) if cell.init else ()
+        done = run.weights.is_file() or missed_window(run.path)
+        self._add(cell, _training_name(cell), job, needs, reads, writes, job.kind, done)
+
+    def add_evaluation(self) -> None:
+        cell, run = self.cell, RunDirectory(Path(self.cell.run))
+        job = EvaluateJob(
+            cell.run,
+            cell.data,
+            cell.radii,
+            tuple(cell.pgd_steps),
+            cell.evaluation.get("images"),
+            _device(cell, "evaluate"),
+        )
+        made = self.experiment.run(cell.key)
+        done = missed_window(made.path) or is_evaluated(made, cell)
+        name, needs, writes = f"{cell.key}/evaluate", (_training_name(cell),), (run.evaluation.as_posix(),)
+        self._add(cell, name, job, needs, _network_files(cell), writes, "evaluate", done)
+
+    def add_verification(self, images: Sequence[int]) -> None:
+        cell, run = self.cell, self.experiment.run(self.cell.key)
+        verification = cell.verification_plan(images)
+        self.plan.verifications[cell.key] = verification
+        if missed_window(run.path):
+            return
+        merge_shards(run, verification)
+        undecided = {shard.name: shard for shard in verification.undecided_shards(read_rows(run))}
+        for shard in verification.shards():
+            self._add_shard(undecided.get(shard.name, shard), verification, done=shard.name not in undecided)
+
+    def _add_shard(self, shard: Shard, verification: VerificationPlan, done: bool) -> None:
+        cell = self.cell
+        job = VerifyJob(
+            cell.run,
+            cell.data,
+            shard.name,
+            shard.eps,
+            shard.index,
+            verification.verifier,
+            verification.verifier_settings,
+            _device(cell, "verify"),
+        )
+        name, needs = f"{cell.key}/verify-{shard.name}", (_training_name(cell),)
+        writes = (RunDirectory(Path(cell.run)).shard(shard.name).path.as_posix(),)
+        words = f"verify ε {shard.eps:.3g} #{shard.number + 1}"
+        self._add(cell, name, job, needs, _network_files(cell), writes, words, done)
+
+    def _add(
+        self,
+        cell: Cell,
+        name: str,
+        job: Job,
+        needs: tuple[str, ...],
+        reads: tuple[str, ...],
+        writes: tuple[str, ...],
+        words: str,
+        done: bool,
+    ) -> None:
+        demand = cell.demand("train" if job.kind == "tune" else job.kind)
+        seed = f" seed {cell.seed}" if self.several_seeds else ""
+        label = f"{cell.model} {cell.method}{seed}: {words}"
+        task = Task(name, job, needs, reads, writes, demand["cpus"], demand["gpus"], label, group=cell.model)
+        self.plan.add(task, done)
+
+
+def _training_name(cell: Cell) -> str:
+    """Return the name of the task that makes a cell's network."""
+    return f"{cell.key}/{'tune' if cell.window else 'train'}"
+
+
+def _network_files(cell: Cell) -> tuple[str, ...]:
+    """Return the files that a network is loaded from, and the record that says whether tuning reached its window."""
+    run = RunDirectory(Path(cell.run))
+    return tuple(path.as_posix() for path in (run.config, run.weights, run.model_source, run.tuning))
+
+
+def _device(cell: Cell, kind: str) -> str:
+    return "auto" if cell.demand(kind)["gpus"] else "cpu"

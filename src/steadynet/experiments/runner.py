@@ -1,13 +1,12 @@
-"""An experiment from its grid to its table: killed at any moment, the same call goes on."""
+"""Run an experiment: from its grid to its table. If it is stopped, the same call goes on."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from steadynet.errors import UserError
 from steadynet.experiments.cells import Cell, Only, cells_of
@@ -15,12 +14,12 @@ from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines import Engine
 from steadynet.experiments.grid import Grid
 from steadynet.experiments.lock import locked
-from steadynet.experiments.plan import Plan, asks_of, planned
+from steadynet.experiments.plan import Plan, make_plan, verification_plans
 from steadynet.experiments.provenance import provenance
-from steadynet.experiments.shards import put_together
-from steadynet.experiments.status import Status
+from steadynet.experiments.shards import merge_shards
+from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow, rows_of, write_table
-from steadynet.experiments.tasks import Event, State
+from steadynet.experiments.tasks import Event, State, VerifyJob
 from steadynet.files import read_toml, write_text
 
 ENDED: tuple[State, ...] = ("done", "failed", "blocked")
@@ -28,20 +27,20 @@ ENDED: tuple[State, ...] = ("done", "failed", "blocked")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The table, and what failed, with the reason."""
+    """The result of an experiment: the table, and the reasons of failed tasks by name."""
 
     rows: list[TableRow]
     failures: dict[str, str]
 
 
 class Watcher:
-    """Who watches a grid; this one says nothing."""
+    """Observes an experiment while it runs. This one does nothing; subclasses override what they need."""
 
-    def on_start(self, plan: Plan, status: Status) -> None:
-        """Before the first task, with all that is to do and all that is done."""
+    def on_start(self, plan: Plan, status: StatusFile) -> None:
+        """Called before the first task, with all tasks and their status."""
 
     def on_event(self, event: Event) -> None:
-        """After each event."""
+        """Called after each event."""
 
 
 def reproduce(
@@ -54,92 +53,114 @@ def reproduce(
     reuse: Sequence[Path] = (),
     watcher: Watcher | None = None,
 ) -> Outcome:
-    """Train, evaluate and verify every cell that is not done, below ``out``, and write the table of all that is.
+    """Train, evaluate and verify the networks of a grid, and write its table.
 
-    Runs of the same configuration that are finished in the experiments ``reuse`` are copied, not trained again.
+    What is done already is not done again. If the call is stopped or killed, the same call goes on.
+
+    Args:
+        grid: The grid, from :func:`steadynet.experiments.grid.read_grid`.
+        out: The experiment's directory.
+        engine: What runs the tasks, such as :class:`steadynet.experiments.engines.local.Local`.
+        seeds: Train one network per seed.
+        only: Compute some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``.
+        reuse: Other experiments. Their finished runs with the same configuration are copied.
+        watcher: Is called with every event.
+
+    Returns:
+        The rows of the table, also those of earlier calls, and the tasks that failed.
+
+    Raises:
+        UserError: The grid is not valid, data is missing, or another process is at work in ``out``.
+
+    >>> from tempfile import mkdtemp
+    >>> from steadynet.experiments.engines.local import Local
+    >>> from steadynet.experiments.grid import read_grid
+    >>> grid = read_grid("sabr", "smoke")
+    >>> outcome = reproduce(grid, Path(mkdtemp()), Local(workers=1), only={"model": ["M1"], "method": ["nbc"]})
+    >>> outcome.failures, [row.metric for row in outcome.rows][:2]
+    ({}, ['test_acc_percent', 'unsat_percent'])
     """
-    grid = dataclasses.replace(grid, files={})  # as the files are now
+    grid = dataclasses.replace(grid, files={})  # the user's files as they are now
     cells = cells_of(grid, seeds, only)
     for other in reuse:
         if not ExperimentDirectory(other).runs.is_dir():
             raise UserError(f"--reuse {other}: it holds no experiment")
-    watcher = watcher or Watcher()
-    experiment = ExperimentDirectory(out)
+    watcher, experiment = watcher or Watcher(), ExperimentDirectory(out)
     with locked(experiment):
         seeds = _write_grid(experiment, grid, seeds, engine, cells)
         for cell in cells:
-            _take_from(reuse, experiment, cell)
-        plan = planned(experiment, cells)
-        status = Status(experiment, grid.name, plan)
+            _copy_finished_run(reuse, experiment, cell)
+        plan = make_plan(experiment, cells)
+        status = StatusFile(experiment, grid.name, plan)
         watcher.on_start(plan, status)
-        finished = _Finisher(experiment, plan)
+        merger = _ShardMerger(experiment, plan)
 
         def on_event(event: Event) -> None:
-            status.take(event)
-            finished.take(event)
+            status.record(event)
+            merger.on_event(event)
             watcher.on_event(event)
 
         try:
             engine.run(out, plan.left, on_event)
         finally:
             status.write()
-        finished.everything()
+        merger.merge_all()
         rows = table_of(experiment, grid, seeds)
         write_table(experiment, rows)
-    return Outcome(rows, status.failures())
+    return Outcome(rows, status.status.failures())
 
 
 def table_of(experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int]) -> list[TableRow]:
-    """The table of all cells that have a run, whoever made it, when and in which order."""
+    """Return the rows of all cells that have a run, in the order of the grid."""
     cells = [cell for cell in cells_of(grid, seeds) if experiment.run(cell.key).path.is_dir()]
-    return rows_of(experiment, grid.name, cells, asks_of(cells))
+    return rows_of(experiment, grid.name, cells, verification_plans(cells))
 
 
-class _Finisher:
-    """Puts the shards of a run at a radius together as soon as the last of them has ended."""
+class _ShardMerger:
+    """Merges the shards of a run at one radius as soon as the last of them has ended."""
 
     def __init__(self, experiment: ExperimentDirectory, plan: Plan) -> None:
         self.experiment, self.plan = experiment, plan
-        self.left: dict[tuple[str, float], set[str]] = {}
+        self.left: dict[tuple[str, float], set[str]] = {}  # names of tasks by key of the run and radius
         for task in plan.left:
-            if task.kind == "verify":
-                self.left.setdefault(_place(task.spec), set()).add(task.name)
+            if isinstance(task.job, VerifyJob):
+                self.left.setdefault(_place(task.job), set()).add(task.name)
 
-    def take(self, event: Event) -> None:
-        task = self.plan.tasks[event.task]
-        if task.kind != "verify" or event.state not in ENDED:
+    def on_event(self, event: Event) -> None:
+        job = self.plan.tasks[event.task].job
+        if not isinstance(job, VerifyJob) or event.state not in ENDED:
             return
-        left = self.left[_place(task.spec)]
-        left.discard(task.name)
+        left = self.left[_place(job)]
+        left.discard(event.task)
         if not left:
-            self._put_together(*_place(task.spec))
+            self._merge(*_place(job))
 
-    def everything(self) -> None:
-        for key in self.plan.asks:
-            self._put_together(key)
+    def merge_all(self) -> None:
+        for key in self.plan.verifications:
+            self._merge(key)
 
-    def _put_together(self, key: str, eps: float | None = None) -> None:
-        put_together(self.experiment.run(key), self.plan.asks[key], eps)
-
-
-def _place(spec: Mapping[str, Any]) -> tuple[str, float]:
-    return Path(spec["run"]).name, spec["eps"]
+    def _merge(self, key: str, eps: float | None = None) -> None:
+        merge_shards(self.experiment.run(key), self.plan.verifications[key], eps)
 
 
-def _take_from(others: Sequence[Path], experiment: ExperimentDirectory, cell: Cell) -> None:
+def _place(job: VerifyJob) -> tuple[str, float]:
+    return Path(job.run).name, job.eps
+
+
+def _copy_finished_run(others: Sequence[Path], experiment: ExperimentDirectory, cell: Cell) -> None:
     for other in others:
         source, run = ExperimentDirectory(other).run(cell.key), experiment.run(cell.key).path
         if not run.exists() and source.weights.is_file():
-            made = run.with_name(f".{run.name}.made")
-            shutil.rmtree(made, ignore_errors=True)
-            shutil.copytree(source.path, made)
-            made.rename(run)
+            copy = run.with_name(f".{run.name}.made")
+            shutil.rmtree(copy, ignore_errors=True)
+            shutil.copytree(source.path, copy)
+            copy.rename(run)
 
 
 def _write_grid(
     experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]
 ) -> list[int]:
-    """The resolved grid with how it was made; a second call keeps the date and the seeds of the first. All seeds."""
+    """Write the grid with how it was made, and return all seeds. A later call keeps the first date and all seeds."""
     path, made = experiment.grid, provenance()
     before = read_toml(path).get("made", {}) if path.is_file() else {}
     first, seeds = before.get("started"), sorted({*before.get("seeds", []), *seeds})

@@ -1,164 +1,231 @@
-"""How a grid is getting on, for those who run it and for those who ask later: ``status.json``, rewritten as it goes."""
+"""The progress of an experiment: ``status.json``, which is rewritten while the experiment runs."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from steadynet.errors import UserError
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.lock import is_locked
 from steadynet.experiments.plan import Plan
-from steadynet.experiments.tasks import Event
-from steadynet.files import write_json
+from steadynet.experiments.tasks import Event, Kind, State
+from steadynet.files import read_json, record_from, write_json
 
 WRITE_EVERY = 1.0  # seconds
 
 
-class Status:
-    """What every task of a grid is at."""
+@dataclass(frozen=True)
+class TaskStatus:
+    """The state of one task. Times are in seconds; points in time count from 1970."""
 
-    def __init__(self, root: ExperimentDirectory, name: str, plan: Plan) -> None:
-        self.path = root.status
+    kind: Kind
+    group: str = ""  # tasks of one kind and group take about as long
+    state: State = "waiting"
+    note: str = ""
+    done: int = 0  # of ``total`` batches, images or properties
+    total: int = 0
+    started: float | None = None
+    seconds: float | None = None  # how long it took
+    first_done: int = 0  # how much was done at the first report: a task that continues does not start at 0
+    first_reported: float | None = None  # when that was
+
+    def after(self, event: Event, now: float) -> TaskStatus:
+        """Return the state after an event.
+
+        >>> TaskStatus("train").after(Event("a", "running"), now=10.0).after(Event("a", "done"), now=12.0).seconds
+        2.0
+        """
+        result = self
+        if event.state == "running" and self.state != "running":
+            result = replace(result, started=now, first_reported=None)
+        elif event.state in ("done", "failed"):
+            started = now if self.started is None else self.started
+            result = replace(result, seconds=round(now - started, 3))
+        if event.total:
+            # tuning trains one network after the other, so that ``done`` may fall
+            if result.first_reported is None or event.done < result.done:
+                result = replace(result, first_done=event.done, first_reported=now)
+            result = replace(result, done=event.done, total=event.total)
+        return replace(result, state=event.state, note=event.note)
+
+    def share_left(self) -> float:
+        """Return the share of the task that is still to do."""
+        return 1 - self.done / self.total if self.state == "running" and self.total else 1.0
+
+    def expected_seconds(self, now: float) -> float | None:
+        """Return how long a running task takes in all, from its speed since its first report; None until it is known.
+
+        >>> task = TaskStatus("train", state="running", first_done=30, first_reported=1000.0, done=50, total=100)
+        >>> task.expected_seconds(now=1010.0)
+        50.0
+        """
+        if self.state != "running" or self.first_reported is None or self.done <= self.first_done:
+            return None
+        return max(0.0, now - self.first_reported) * self.total / (self.done - self.first_done)
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return how long a running task still takes; None until it is known.
+
+        >>> task = TaskStatus("verify", state="running", first_reported=1000.0, done=8, total=20)
+        >>> task.seconds_left(now=1160.0)  # eight after 160 s, so that twelve more take 240 s
+        240.0
+        """
+        whole = self.expected_seconds(now)
+        return None if whole is None else whole * self.share_left()
+
+
+@dataclass(frozen=True)
+class ExperimentStatus:
+    """The state of all tasks of an experiment by name; ``at_work`` says whether a process is running it."""
+
+    name: str
+    tasks: Mapping[str, TaskStatus]
+    started: float = 0.0
+    updated: float = 0.0
+    at_work: bool = False
+
+    def counts(self) -> Counter[str]:
+        """Return how many tasks are in each state."""
+        return counts(self.tasks.values())
+
+    def failures(self) -> dict[str, str]:
+        """Return the reason of each failed task by its name."""
+        return {name: task.note for name, task in self.tasks.items() if task.state == "failed"}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as JSON; what is not known of a task is left out."""
+        tasks = {
+            name: {key: value for key, value in vars(task).items() if value is not None}
+            for name, task in self.tasks.items()
+        }
+        return vars(self) | {"tasks": tasks}
+
+
+class StatusFile:
+    """Keeps the status of an experiment in its file up to date."""
+
+    def __init__(self, experiment: ExperimentDirectory, name: str, plan: Plan) -> None:
+        self.path, self.name, self.started = experiment.status, name, time.time()
         self._written = 0.0
-        now, before = time.time(), _earlier(self.path)
-        self.content: dict[str, Any] = {"name": name, "started": now, "updated": now, "tasks": {}}
+        earlier = _earlier_tasks(experiment)
+        self._tasks: dict[str, TaskStatus] = {}
         for task in plan.tasks.values():
-            state = "done" if task.name in plan.done else "waiting"
-            self.content["tasks"][task.name] = {"kind": task.kind, "group": task.group, "state": state}
-            seconds = before.get(task.name, {}).get("seconds")
-            if state == "done" and seconds is not None:
-                self.content["tasks"][task.name]["seconds"] = seconds
+            is_done = task.name in plan.done
+            # how long a task took tells how long others will take
+            seconds = earlier[task.name].seconds if is_done and task.name in earlier else None
+            self._tasks[task.name] = TaskStatus(
+                task.kind, task.group, "done" if is_done else "waiting", seconds=seconds
+            )
         self.write()
 
-    def take(self, event: Event) -> None:
-        """Note an event."""
-        task, now = self.content["tasks"][event.task], time.time()
-        if event.state == "running" and task["state"] != "running":
-            task |= {"started": now}
-            task.pop("first_news", None)
-        elif event.state in ("done", "failed"):
-            task |= {"seconds": round(now - task.get("started", now), 3)}
-        task |= {"state": event.state, "note": event.note}
-        if event.total:
-            if "first_news" not in task or event.done < task["done"]:  # a search trains one network after another
-                task["first_news"] = [event.done, now]  # what goes on has much behind it
-            task |= {"done": event.done, "total": event.total}
+    @property
+    def status(self) -> ExperimentStatus:
+        """The status now."""
+        return ExperimentStatus(self.name, self._tasks, self.started, time.time(), at_work=True)
+
+    def record(self, event: Event) -> None:
+        """Change the state of a task, and write the file if that is due."""
+        self._tasks[event.task] = self._tasks[event.task].after(event, time.time())
         if event.state != "running" or time.monotonic() - self._written > WRITE_EVERY:
             self.write()
 
     def write(self) -> None:
-        """The file, whole."""
-        self.content["updated"] = time.time()
+        """Write the file."""
         self._written = time.monotonic()
-        write_json(self.path, self.content)
-
-    def failures(self) -> dict[str, str]:
-        """Why each failed task failed."""
-        return failures(self.content)
+        content = self.status.to_json()
+        del content["at_work"]  # who reads the file asks the lock
+        write_json(self.path, content)
 
 
-def _earlier(path: Path) -> dict[str, dict[str, Any]]:
-    """The tasks of an earlier call: how long they took tells how long others will take."""
+def _earlier_tasks(experiment: ExperimentDirectory) -> Mapping[str, TaskStatus]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))["tasks"]
-    except (OSError, ValueError, KeyError):
+        return _read(experiment).tasks
+    except UserError:
         return {}
 
 
-def read_status(root: ExperimentDirectory) -> dict[str, Any]:
-    """The status of a grid, with whether anybody is at work on it; what was running then is waiting now."""
-    path = root.status
-    if not path.is_file():
-        raise UserError(f"{root.path} holds no experiment (it has no {path.name})")
+def _read(experiment: ExperimentDirectory) -> ExperimentStatus:
+    """Read ``status.json``. Keys of tasks that an older version wrote are ignored."""
+    content = read_json(experiment.status)
+    known = {entry.name for entry in fields(TaskStatus)}
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: run the experiment again") from error
-    content["at_work"] = is_locked(root)
-    if not content["at_work"]:
-        for task in content["tasks"].values():
-            task["state"] = "waiting" if task["state"] == "running" else task["state"]
-    return content
+        tasks = {name: {key: task[key] for key in task if key in known} for name, task in content["tasks"].items()}
+        return record_from(ExperimentStatus, content | {"tasks": tasks})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{experiment.status} is damaged: run the experiment again") from error
 
 
-def failures(content: dict[str, Any]) -> dict[str, str]:
-    """Why each failed task failed."""
-    return {name: task["note"] for name, task in content["tasks"].items() if task["state"] == "failed"}
+def read_status(experiment: ExperimentDirectory) -> ExperimentStatus:
+    """Read the status of an experiment.
+
+    Returns:
+        The status. If no process is running the experiment, the tasks that were running are waiting.
+
+    Raises:
+        UserError: The folder holds no experiment, or the file is damaged.
+    """
+    if not experiment.status.is_file():
+        raise UserError(f"{experiment.path} holds no experiment (it has no {experiment.status.name})")
+    status = replace(_read(experiment), at_work=is_locked(experiment))
+    if status.at_work:
+        return status
+    stopped = {
+        name: replace(task, state="waiting") if task.state == "running" else task for name, task in status.tasks.items()
+    }
+    return replace(status, tasks=stopped)
 
 
-def counts(tasks: Iterable[dict[str, Any]]) -> Counter[str]:
-    """How many tasks are in each state."""
-    return Counter(task["state"] for task in tasks)
+def counts(tasks: Iterable[TaskStatus]) -> Counter[str]:
+    """Count the tasks in each state."""
+    return Counter(task.state for task in tasks)
 
 
 class Eta(NamedTuple):
-    """How long a grid will take, as far as can be told."""
+    """How long an experiment still takes."""
 
     seconds: float
-    at_least: bool  # of some tasks nothing is known yet: they come on top
+    at_least: bool  # nothing is known of some tasks yet, which come on top
 
 
-def eta(content: dict[str, Any]) -> Eta | None:
-    """The time until all is done: a task takes as long as others of its kind and group did, or as any of its kind did.
+@dataclass
+class _Lengths:
+    """How long tasks take, by kind and group, and by kind alone."""
 
-    None while nothing is known of any task that is left.
+    found: dict[tuple[Kind, str | None], list[float]] = field(default_factory=dict)
 
-    >>> task = {"kind": "train", "group": "M1", "state": "done", "seconds": 10.0}
-    >>> tasks = {"a": task, "b": task | {"state": "waiting"}, "c": task | {"state": "waiting", "group": "M3"}}
-    >>> eta({"tasks": tasks})
+    def add(self, task: TaskStatus, seconds: float) -> None:
+        for key in ((task.kind, task.group), (task.kind, None)):
+            self.found.setdefault(key, []).append(seconds)
+
+    def mean(self, task: TaskStatus) -> float | None:
+        known = self.found.get((task.kind, task.group)) or self.found.get((task.kind, None))
+        return sum(known) / len(known) if known else None
+
+
+def eta(status: ExperimentStatus) -> Eta | None:
+    """Estimate the time until all tasks are done; None while nothing is known of any task that is left.
+
+    A task is expected to take as long as others of its kind and group took, or else as others of its kind.
+
+    >>> done = TaskStatus("train", "M1", "done", seconds=10.0)
+    >>> tasks = {"a": done, "b": TaskStatus("train", "M1"), "c": TaskStatus("train", "M3")}
+    >>> eta(ExperimentStatus("small", tasks))
     Eta(seconds=20.0, at_least=False)
-    >>> eta({"tasks": tasks | {"d": {"kind": "verify", "group": "M1", "state": "waiting"}}})
+    >>> eta(ExperimentStatus("small", tasks | {"d": TaskStatus("verify", "M1")}))
     Eta(seconds=20.0, at_least=True)
     """
-    tasks = list(content["tasks"].values())
-    left = [task for task in tasks if task["state"] in ("waiting", "running")]
-    lengths: dict[tuple[str, str | None], list[float]] = {}
-    for task in tasks:
-        length = task.get("seconds") or _expected(task, content)
-        if length:
-            lengths.setdefault(_place(task), []).append(length)
-            lengths.setdefault((task["kind"], None), []).append(length)
-    means = {place: sum(known) / len(known) for place, known in lengths.items()}
-    expected = {place: means.get(place) or means.get((place[0], None)) for place in map(_place, left)}
-    known = [mean * _left(task) for task in left if (mean := expected[_place(task)]) is not None]
+    lengths = _Lengths()
+    for task in status.tasks.values():
+        seconds = task.seconds or task.expected_seconds(status.updated)
+        if seconds:
+            lengths.add(task, seconds)
+    left = [task for task in status.tasks.values() if task.state in ("waiting", "running")]
+    known = [mean * task.share_left() for task in left if (mean := lengths.mean(task)) is not None]
     if left and not known:
         return None
-    workers = max(1, sum(task["state"] == "running" for task in tasks))
+    workers = max(1, sum(task.state == "running" for task in left))
     return Eta(sum(known) / workers, at_least=len(known) < len(left))
-
-
-def _place(task: dict[str, Any]) -> tuple[str, str | None]:
-    return task["kind"], task.get("group")
-
-
-def time_left(task: dict[str, Any], content: dict[str, Any]) -> float | None:
-    """Seconds until a running task is done, by its speed since it was first heard of; None until that is known.
-
-    >>> task = {"state": "running", "first_news": [0, 1000.0], "done": 8, "total": 20}
-    >>> time_left(task, {"updated": 1160.0})  # eight at once after 160 s: twelve more take 240
-    240.0
-    """
-    length = _expected(task, content)
-    return None if length is None else length * _left(task)
-
-
-def _left(task: dict[str, Any]) -> float:
-    return 1 - task.get("done", 0) / task["total"] if task["state"] == "running" and task.get("total") else 1.0
-
-
-def _expected(task: dict[str, Any], content: dict[str, Any]) -> float | None:
-    """How long a running task takes as a whole, from how far it has come since it was first heard of.
-
-    >>> task = {"state": "running", "first_news": [30, 1000.0], "done": 50, "total": 100}
-    >>> _expected(task, {"updated": 1010.0})
-    50.0
-    """
-    done, since = task.get("first_news", (0, 0.0))
-    if task["state"] != "running" or task.get("done", 0) <= done:
-        return None
-    return max(0.0, content["updated"] - since) * task["total"] / (task["done"] - done)

@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
-from steadynet.experiments import tuning
 from steadynet.experiments.cells import Cell
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.paper_numbers import paper_numbers
-from steadynet.experiments.plan import evaluated
-from steadynet.experiments.shards import Ask
+from steadynet.experiments.plan import is_evaluated
+from steadynet.experiments.shards import VerificationPlan
+from steadynet.experiments.tuning import missed_window
 from steadynet.files import write_json, write_text
 from steadynet.runs.evaluation import Evaluation, read_evaluation
 from steadynet.verification.properties import Verdict
@@ -46,18 +46,18 @@ class TableRow:
 
 
 def rows_of(
-    root: ExperimentDirectory, experiment: str, cells: Sequence[Cell], asks: Mapping[str, Ask]
+    root: ExperimentDirectory, experiment: str, cells: Sequence[Cell], plans: Mapping[str, VerificationPlan]
 ) -> list[TableRow]:
     """Every row of these cells, in their order, whatever the order in which they were done."""
-    rows = [row for cell in cells for row in _rows(root, experiment, cell, asks[cell.key])]
+    rows = [row for cell in cells for row in _rows(root, experiment, cell, plans[cell.key])]
     numbers = paper_numbers(experiment)
     rows += _differences(rows, cells)
     return [replace(row, paper_value=numbers.get((row.model, row.method, row.eps, row.metric))) for row in rows]
 
 
-def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, ask: Ask) -> list[TableRow]:
+def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, plan: VerificationPlan) -> list[TableRow]:
     run = root.run(cell.key)
-    note = MISSED if tuning.missed(run.path) else ""
+    note = MISSED if missed_window(run.path) else ""
 
     def row(
         metric: str, eps: float | None, value: float | None, over: float | None = None, under: int | None = None
@@ -65,13 +65,13 @@ def _rows(root: ExperimentDirectory, experiment: str, cell: Cell, ask: Ask) -> l
         place = (experiment, cell.data, cell.model, cell.method, cell.seed, metric, eps)
         return TableRow(*place, value, over, under, None, cell.run, note)
 
-    found = read_evaluation(run) if not note and evaluated(run, cell) else None
+    found = read_evaluation(run) if not note and is_evaluated(run, cell) else None
     right, images = (found.accuracy, found.accuracy_images) if found else (None, None)
     rows = [_share(row, "test_acc_percent", None, right, images)]
-    answers = {} if note else ask.answers(read_rows(run))
+    answers = {} if note else plan.matching_rows(read_rows(run))
     for eps in cell.radii:
-        verdicts = [answers[eps, index] for index in ask.index if (eps, index) in answers]
-        whole = len(verdicts) == len(ask.index)
+        verdicts = [answers[eps, index] for index in plan.index if (eps, index) in answers]
+        whole = len(verdicts) == len(plan.index)
         rows += _verdict_rows(row, eps, summarise(verdicts) if whole else None)
         rows += _attack_rows(row, eps, found, cell.pgd_steps)
     return rows

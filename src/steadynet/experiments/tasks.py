@@ -1,43 +1,106 @@
-"""What engines run: tasks that know what they need, and the events that tell how they are getting on."""
+"""What engines run: tasks with a job each, and the events that report their progress."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from steadynet.experiments.tuning import AccuracyWindow, TuningBudget
+
+Kind = Literal["train", "tune", "evaluate", "verify"]
 State = Literal["waiting", "running", "done", "failed", "blocked"]
+TrainingValues = Mapping[str, Any]  # settings of a training by name, as a TOML file gives them
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """Train a network. All paths of a job are relative to the experiment's directory."""
+
+    kind: ClassVar[Kind] = "train"
+
+    run: str
+    settings: TrainingValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TuneJob:
+    """Fine-tune a network so that its accuracy falls into a window."""
+
+    kind: ClassVar[Kind] = "tune"
+
+    run: str
+    settings: TrainingValues
+    window: AccuracyWindow
+    budget: TuningBudget
+    trials: str  # the folder of the runs that are tried
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Measure the accuracy of a network on test images, clean and under attack."""
+
+    kind: ClassVar[Kind] = "evaluate"
+
+    run: str
+    data: str
+    radii: tuple[float, ...]
+    pgd_steps: tuple[int, ...]  # one attack each
+    images: int | None = None  # how many images are attacked; None for all
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class VerifyJob:
+    """Decide the properties of one shard."""
+
+    kind: ClassVar[Kind] = "verify"
+
+    run: str
+    data: str
+    shard: str
+    eps: float
+    index: tuple[int, ...]  # of the test images
+    verifier: str
+    verifier_settings: Mapping[str, object] = field(default_factory=dict)
+    device: str = "cpu"
+
+
+Job = TrainJob | TuneJob | EvaluateJob | VerifyJob
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work, plain data all through: it can be sent to another process or another machine.
+    """One piece of work. It consists of plain data, so that it can be sent to another process or machine.
 
-    ``spec`` is what ``jobs.execute`` needs to do it. Paths are relative to the experiment's directory: the task finds
-    the files below ``reads``, and leaves everything it makes below ``writes``. Done twice, it does nothing the second
-    time; killed in the middle, it goes on. Where no file system is shared, an engine carries ``reads`` there and
-    ``writes`` back.
+    A task that has been done does nothing when it is run again; one that was killed continues. It reads the files
+    below ``reads`` and leaves all its results below ``writes``. Where no file system is shared, the engine copies
+    ``reads`` to the task and ``writes`` back.
     """
 
     name: str
-    kind: Literal["train", "tune", "evaluate", "verify"]
-    spec: dict[str, Any]
+    job: Job
     needs: tuple[str, ...] = ()  # names of tasks that must be done before
-    reads: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()  # paths, relative to the experiment's directory
     writes: tuple[str, ...] = ()
     cpus: int = 1
     gpus: float = 0
     label: str = ""  # for people; ``name`` is for files
     group: str = ""  # tasks of one kind and group take about as long
 
+    @property
+    def kind(self) -> Kind:
+        """What the task does."""
+        return self.job.kind
+
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to a task: it runs, it is so far, it is done, it failed, or what it needs failed (``blocked``)."""
+    """A change of a task: it started, progressed, ended, failed, or is blocked because a task that it needs failed."""
 
     task: str
     state: State
     done: int = 0  # of ``total`` batches, images or properties
     total: int = 0
-    note: str = ""  # what it is at, or why it failed
-    result: dict[str, Any] = field(default_factory=dict)
-    lost: bool = False  # its worker died, which says nothing about the task: it is tried again
+    note: str = ""  # what the task is doing, or why it failed
+    lost: bool = False  # the worker died, which says nothing about the task: it is tried again

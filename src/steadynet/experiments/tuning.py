@@ -1,7 +1,7 @@
-"""The strength of a method at which a fine-tuned network's accuracy lands in a window: bisection on validation images.
+"""Tuning: search the strength of a method at which fine-tuning costs a given accuracy, by bisection.
 
-The strength is the weight that a method calls its own (β of nbc, w_rs of rs, …); a method without one is tuned by the
-radius it trains for.
+The strength is the weight that a method declares as such (β of ``nbc``, for example). A method without one is tuned by
+the radius that it trains for. Accuracy is measured on validation images, never on test images.
 """
 
 from __future__ import annotations
@@ -11,25 +11,29 @@ import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from steadynet import data as data_sets
 from steadynet import objectives
 from steadynet.errors import UserError
-from steadynet.files import read_json, write_json
+from steadynet.files import read_record, write_json
 from steadynet.plugins import setting
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy
 from steadynet.runs.trained import load_trained
 from steadynet.training.settings import TrainingSettings, resolve
 
-FACTOR = 4.0  # from a strength to the next until the window lies between two
+FACTOR = 4.0  # between two strengths, until the window lies between two that were tried
 Train = Callable[[dict[str, Any], Path], RunDirectory]
 
 
 @dataclass(frozen=True)
 class AccuracyWindow:
-    """How many percentage points of accuracy may be lost: at least ``low``, at most ``high``."""
+    """How many percentage points of accuracy may be lost: at least ``low`` and at most ``high``.
+
+    >>> 1.5 in AccuracyWindow(1, 2)
+    True
+    """
 
     low: float
     high: float
@@ -38,14 +42,21 @@ class AccuracyWindow:
         if not self.low < self.high:
             raise UserError(f"target drop {self.low:g} to {self.high:g}: the first must be less than the second")
 
+    def __contains__(self, drop: float) -> bool:
+        return self.low <= drop <= self.high
+
+    def distance(self, drop: float) -> float:
+        """Return how far a drop lies outside of the window; negative inside of it."""
+        return max(self.low - drop, drop - self.high)
+
 
 @dataclass(frozen=True)
 class TuningBudget:
-    """How hard to search: short fine-tunings of ``trial_epochs``, then a few of full length."""
+    """How much to search: short fine-tunings of ``trial_epochs`` first, then some of full length."""
 
     trial_epochs: int = setting(5, "epochs of a short fine-tuning")
-    trials: int = setting(8, "short fine-tunings at most")
-    full_trials: int = setting(3, "fine-tunings of full length at most")
+    trials: int = setting(8, "largest number of short fine-tunings")
+    full_trials: int = setting(3, "largest number of fine-tunings of full length")
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -53,26 +64,73 @@ class TuningBudget:
                 raise UserError(f"{name} = {value} must be 1 or more")
 
 
-def strength_of(method: str) -> tuple[str | None, str]:
-    """(part, setting) that says how strong a method is; (None, "eps") where none of its parts has one.
+class Strength(NamedTuple):
+    """The setting that says how strong a method is; ``part`` is None where it is the radius of the training."""
 
-    >>> strength_of("nbc"), strength_of("trades+nbc"), strength_of("madry")
-    (('nbc', 'beta'), ('nbc', 'beta'), (None, 'eps'))
+    part: str | None
+    setting: str
+
+    def __str__(self) -> str:
+        return f"{self.part}.{self.setting}" if self.part else self.setting
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One fine-tuning: its epochs, the strength, and the accuracy that it cost."""
+
+    epochs: int
+    value: float
+    drop: float
+
+
+@dataclass(frozen=True)
+class TuningRecord:
+    """The search for a strength, as ``tuning.json`` stores it. Accuracies are in per cent.
+
+    ``value``, ``drop`` and ``accuracy`` are None if no strength reaches the window.
+    """
+
+    method: str
+    strength: str
+    target_drop: tuple[float, ...]  # least and most
+    accuracy_before: float
+    trials: tuple[Trial, ...]
+    reached: bool
+    value: float | None = None
+    drop: float | None = None
+    accuracy: float | None = None
+
+
+def strength_of(method: str) -> Strength:
+    """Return the setting that says how strong a method is.
+
+    >>> print(strength_of("nbc"), strength_of("trades+nbc"), strength_of("madry"))
+    nbc.beta nbc.beta eps
     """
     for part in reversed(objectives.parts_of(method)):
         strength = objectives.available()[part].strength
         if strength:
-            return part, strength
-    return None, "eps"
+            return Strength(part, strength)
+    return Strength(None, "eps")
 
 
 def search(
     measure: Callable[[float], float], window: AccuracyWindow, start: float, most: int, high: float = math.inf
 ) -> tuple[float | None, list[tuple[float, float]]]:
-    """A strength whose drop lies in the window, or None, and every (strength, drop) tried.
+    """Search a strength whose drop of accuracy lies in a window.
 
-    The drop is taken to grow with the strength: it is multiplied or divided until the window lies between two that were
-    tried, then bisected (geometrically).
+    The drop is assumed to grow with the strength. The strength is multiplied or divided until the window lies between
+    two strengths that were tried; from then on the interval between them is bisected geometrically.
+
+    Args:
+        measure: Returns the drop at a strength.
+        window: Where the drop should lie.
+        start: The first strength.
+        most: The largest number of strengths to try.
+        high: The largest strength.
+
+    Returns:
+        The strength that was found, or None, and every (strength, drop) that was tried.
 
     >>> found, tried = search(lambda strength: 2 * strength, AccuracyWindow(5, 6), start=0.5, most=9)
     >>> found, len(tried)
@@ -83,7 +141,7 @@ def search(
     while len(tried) < most:
         drop = measure(strength)
         tried.append((strength, drop))
-        if window.low <= drop <= window.high:
+        if drop in window:
             return strength, tried
         if drop < window.low:
             weak = max(weak, strength)
@@ -99,88 +157,136 @@ def search(
 
 
 def tune(
-    values: Mapping[str, Any], window: AccuracyWindow, effort: TuningBudget, *, out: Path, trials: Path, train: Train
-) -> dict[str, Any]:
-    """Fine-tune ``values["init"]`` so that its validation accuracy drops into the window; write that run to ``out``.
+    values: Mapping[str, Any], window: AccuracyWindow, budget: TuningBudget, *, out: Path, trials: Path, train: Train
+) -> TuningRecord:
+    """Fine-tune a network so that its validation accuracy drops into a window.
 
-    Every trial is a run below ``trials``: killed, the search goes on. A window that cannot be reached leaves no run in
-    ``out``, only the record of the search.
+    Every trial is a run below ``trials``. If the process is killed, the same call goes on with the search.
+
+    Args:
+        values: Settings of the training; ``init`` is the run to start from.
+        window: How many percentage points to lose.
+        budget: How much to search.
+        out: Where the run that reaches the window is written. If none does, only ``tuning.json`` is written there.
+        trials: The folder of the trials.
+        train: Trains a run with the given settings at the given path. A finished run there should be used as it is.
+
+    Returns:
+        What was tried, and which strength was found.
+
+    Raises:
+        UserError: The settings are not valid, the run to start from cannot be loaded, or ``out`` holds another run.
     """
     if RunDirectory(out).weights.is_file():
-        return read_record(out)
-    settings = resolve(values)
-    part, name = strength_of(settings.plan[-1].method)
-    before = 100 * _validation_accuracy(Path(str(settings.init)), settings)
-    record: dict[str, Any] = {"method": settings.plan[-1].method, "strength": f"{part}.{name}" if part else name}
-    record |= {"target_drop": [window.low, window.high], "accuracy_before": before, "trials": []}
-
-    def measure_after(epochs: int) -> Callable[[float], float]:
-        def measure(strength: float) -> float:
-            changed = _with(values, settings, part, name, strength, epochs)
-            run = train(changed, trials / f"{epochs}-epochs-{strength:.6g}")
-            drop = before - 100 * _validation_accuracy(run.path, settings)
-            record["trials"].append({"epochs": epochs, "value": strength, "drop": drop})
-            return drop
-
-        return measure
-
-    start = settings.eps if part is None else float(settings.methods[part][name]) or 1.0
-    limit = settings.eps if part is None else math.inf
-    full = settings.total_epochs
-    found, tried = search(measure_after(min(effort.trial_epochs, full)), window, start, effort.trials, limit)
-    if found is None:
-        found = min(tried, key=lambda pair: max(window.low - pair[1], pair[1] - window.high))[0]
-    if full > effort.trial_epochs or found not in [strength for strength, _ in tried]:
-        final, _ = search(measure_after(full), window, found, effort.full_trials, limit)
-    else:
-        final = found if any(window.low <= drop <= window.high for _, drop in tried) else None
-    return _finish(record, final, full, out, trials)
-
-
-def _finish(record: dict[str, Any], final: float | None, epochs: int, out: Path, trials: Path) -> dict[str, Any]:
-    record |= {"reached": final is not None, "value": final}
-    if final is None:
-        write_json(RunDirectory(out).tuning, record)
-        return record
-    drop = [trial["drop"] for trial in record["trials"] if trial["value"] == final][-1]
-    record |= {"drop": drop, "accuracy": record["accuracy_before"] - drop}
-    made = out.with_name(f".{out.name}.made")
-    shutil.rmtree(made, ignore_errors=True)
-    shutil.copytree(trials / f"{epochs}-epochs-{final:.6g}", made)
-    write_json(RunDirectory(made).tuning, record)
-    shutil.rmtree(out, ignore_errors=True)  # at most the record of an earlier search
-    made.rename(out)
+        if (finished := read_tuning(out)) is None:
+            raise UserError(f"{out} holds a run that was not tuned: choose another folder")
+        return finished
+    tuner = _Tuner(values, window, trials, train)
+    full = tuner.settings.total_epochs
+    short = min(budget.trial_epochs, full)
+    found, tried = tuner.search(short, tuner.start, budget.trials)
+    if full > short:
+        nearest = min(tried, key=lambda pair: window.distance(pair[1]))[0]
+        found, _ = tuner.search(full, found if found is not None else nearest, budget.full_trials)
+    record = tuner.record(found)
+    _write(record, out, None if found is None else tuner.trial_path(full, found))
     return record
 
 
-def read_record(run: Path) -> dict[str, Any]:
-    """What was tried, and whether the window was reached."""
+class _Tuner:
+    """Trains and measures the trials of one search."""
+
+    def __init__(self, values: Mapping[str, Any], window: AccuracyWindow, folder: Path, train: Train) -> None:
+        self.values, self.window, self.folder, self.train = values, window, folder, train
+        self.settings = resolve(values)
+        self.method = self.settings.plan[-1].method
+        self.strength = strength_of(self.method)
+        self.before = 100 * _validation_accuracy(Path(str(self.settings.init)), self.settings)
+        self.trials: list[Trial] = []
+
+    @property
+    def start(self) -> float:
+        """The strength that the settings give."""
+        part, name = self.strength
+        return self.settings.eps if part is None else float(self.settings.methods[part][name]) or 1.0
+
+    def search(self, epochs: int, start: float, most: int) -> tuple[float | None, list[tuple[float, float]]]:
+        """Search with fine-tunings of so many epochs."""
+        limit = self.settings.eps if self.strength.part is None else math.inf
+        return search(lambda strength: self._drop(epochs, strength), self.window, start, most, limit)
+
+    def trial_path(self, epochs: int, strength: float) -> Path:
+        return self.folder / f"{epochs}-epochs-{strength:.6g}"
+
+    def _drop(self, epochs: int, strength: float) -> float:
+        changed = _with_strength(self.values, self.settings, self.strength, strength, epochs)
+        run = self.train(changed, self.trial_path(epochs, strength))
+        drop = self.before - 100 * _validation_accuracy(run.path, self.settings)
+        self.trials.append(Trial(epochs, strength, drop))
+        return drop
+
+    def record(self, found: float | None) -> TuningRecord:
+        """Return the record of the search, which has found this strength."""
+        drop = None if found is None else [trial.drop for trial in self.trials if trial.value == found][-1]
+        return TuningRecord(
+            method=self.method,
+            strength=str(self.strength),
+            target_drop=(self.window.low, self.window.high),
+            accuracy_before=self.before,
+            trials=tuple(self.trials),
+            reached=found is not None,
+            value=found,
+            drop=drop,
+            accuracy=None if drop is None else self.before - drop,
+        )
+
+
+def _write(record: TuningRecord, out: Path, trial: Path | None) -> None:
+    """Write the record to ``out``, together with a copy of the trial that reached the window."""
+    if trial is None:
+        write_json(RunDirectory(out).tuning, asdict(record))
+        return
+    copy = out.with_name(f".{out.name}.made")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(trial, copy)
+    write_json(RunDirectory(copy).tuning, asdict(record))
+    shutil.rmtree(out, ignore_errors=True)  # at most the record of an earlier search
+    copy.rename(out)
+
+
+def read_tuning(run: Path) -> TuningRecord | None:
+    """Read the record of the search that made a run; None if the run was not tuned.
+
+    Raises:
+        UserError: The file is damaged.
+    """
     path = RunDirectory(run).tuning
-    return read_json(path) if path.is_file() else {}
+    return read_record(path, TuningRecord) if path.is_file() else None
 
 
-def missed(run: Path) -> bool:
-    """Whether a search ended without reaching its window."""
-    return read_record(run).get("reached") is False
+def missed_window(run: Path) -> bool:
+    """Return whether a search ended without reaching its window."""
+    record = read_tuning(run)
+    return record is not None and not record.reached
 
 
-def _with(
-    values: Mapping[str, Any], settings: TrainingSettings, part: str | None, name: str, strength: float, epochs: int
+def _with_strength(
+    values: Mapping[str, Any], settings: TrainingSettings, strength: Strength, value: float, epochs: int
 ) -> dict[str, Any]:
-    """The settings with another strength, shortened to so many epochs, phase by phase."""
+    """Return the settings with another strength, and with each phase shortened so that all have ``epochs`` epochs."""
     plan, total = settings.plan, settings.total_epochs
     shares = [max(1, round(phase.epochs * epochs / total)) for phase in plan]
     phases = " ".join(f"{phase.method}:{count}" for phase, count in zip(plan, shares, strict=True))
     changed = {key: value for key, value in values.items() if key not in ("method", "epochs")} | {"phases": phases}
+    part, name = strength
     if part is None:
-        return changed | {"eps": strength}
+        return changed | {"eps": value}
     tables = {key: dict(table) for key, table in values.get("methods", {}).items()}
-    tables[part] = tables.get(part, {}) | {name: strength}
+    tables[part] = tables.get(part, {}) | {name: value}
     return {key: value for key, value in changed.items() if key != name} | {"methods": tables}
 
 
 def _validation_accuracy(run: Path, settings: TrainingSettings) -> float:
-    """On the images that the fine-tuning holds out, never on test images."""
     held_out = data_sets.load(settings.data).split(settings.validation, settings.seed)[1]
     if not len(held_out):
         raise UserError("tuning needs validation images: --validation 0.1")

@@ -13,7 +13,7 @@ from steadynet.experiments.cells import cells_of
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.grid import checked
 from steadynet.experiments.runner import table_of
-from steadynet.experiments.status import counts, read_status
+from steadynet.experiments.status import read_status
 from steadynet.experiments.table import TableRow
 from steadynet.files import read_toml
 from steadynet.report.data_sets import is_here
@@ -47,11 +47,11 @@ def read_experiment(folder: ExperimentDirectory) -> Experiment:
 def _progress(folder: ExperimentDirectory) -> dict[str, str]:
     """How many tasks of a grid are done, until all are."""
     try:
-        tasks = read_status(folder)["tasks"]
+        status = read_status(folder)
     except UserError:
         return {}
-    done = counts(tasks.values())["done"]
-    return {} if done == len(tasks) else {"progress": f"{done} of {len(tasks)} tasks done"}
+    done, total = status.counts()["done"], len(status.tasks)
+    return {} if done == total else {"progress": f"{done} of {total} tasks done"}
 
 
 def _is_newer(folder: ExperimentDirectory, runs: Iterable[Run]) -> bool:

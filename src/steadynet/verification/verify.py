@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -53,7 +54,7 @@ def verify(
     return [replay_counterexample(properties, index, result) for index, result in enumerate(results)]
 
 
-def make_verifier(name: str, settings: dict[str, object]) -> Verifier:
+def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
     """Make a verifier from its name and its settings.
 
     Args:

@@ -13,7 +13,7 @@ from steadynet.cli.display.tables import heading, table
 from steadynet.cli.display.terminal import console, messages, progress_bar
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.runner import Watcher
-from steadynet.experiments.status import Eta, Status, counts, eta, failures, time_left
+from steadynet.experiments.status import Eta, ExperimentStatus, StatusFile, counts, eta
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
 from steadynet.experiments.tasks import Event
 
@@ -48,9 +48,9 @@ class GridDisplay(Watcher):
     def __exit__(self, *error: Any) -> None:
         self.progress.__exit__(*error)
 
-    def on_start(self, plan: Plan, status: Status) -> None:
+    def on_start(self, plan: Plan, status: StatusFile) -> None:
         """Say what is to do."""
-        self.status, self.total, self.tasks = status, len(plan.tasks), plan.tasks
+        self.file, self.total, self.tasks = status, len(plan.tasks), plan.tasks
         console.print(f"{self.title}: {self.total} tasks, {len(plan.done)} of them done", soft_wrap=True)
         self.grid = self.progress.add_task("grid", total=self.total, completed=len(plan.done), note="", left="")
 
@@ -62,8 +62,8 @@ class GridDisplay(Watcher):
                 label = self.tasks[event.task].label or event.task
                 self.bars[event.task] = self.progress.add_task(label, total=event.total or None, note="", left="")
             else:
-                content = self.status.content
-                seconds = time_left(content["tasks"][event.task], content)
+                status = self.file.status
+                seconds = status.tasks[event.task].seconds_left(status.updated)
                 total, left = event.total or None, "" if seconds is None else f"{_duration(seconds)} left"
                 self.progress.update(bar, completed=event.done, total=total, note=event.note, left=left)
             if time.monotonic() - self.moved > MOVE_EVERY:
@@ -81,8 +81,8 @@ class GridDisplay(Watcher):
     def _move_grid(self) -> Counter[str]:
         """The bar of the grid: tasks done, and the shares of those that run; how many are in each state."""
         self.moved = time.monotonic()
-        content = self.status.content
-        found, whole = counts(content["tasks"].values()), eta(content)
+        status = self.file.status
+        found, whole = status.counts(), eta(status)
         shares = sum(task.completed / task.total for task in self.progress.tasks if task.id != self.grid and task.total)
         left = "" if whole is None else f"{_in_words(whole)} left"
         self.progress.update(self.grid, completed=found["done"] + shares, note=_words(found), left=left)
@@ -185,29 +185,29 @@ def show_failures(found: dict[str, str]) -> None:
         messages.print(f"failed: {name}: {reason}", soft_wrap=True, markup=False)
 
 
-def show_status(path: str, content: dict[str, Any]) -> None:
+def show_status(path: str, status: ExperimentStatus) -> None:
     """Counts, what runs, what failed, and how long it will take."""
-    tasks = content["tasks"]
-    kinds = list(dict.fromkeys(task["kind"] for task in tasks.values()))
+    tasks = status.tasks
+    kinds = list(dict.fromkeys(task.kind for task in tasks.values()))
     states = ("done", "running", "waiting", "failed", "blocked")
     lines = []
     for kind in kinds:
-        found = counts(task for task in tasks.values() if task["kind"] == kind)
+        found = counts(task for task in tasks.values() if task.kind == kind)
         lines.append([kind, *(found[state] for state in states)])
-    found = counts(tasks.values())
+    found = status.counts()
     left = found["waiting"] + found["running"]
-    state = "at work" if content["at_work"] else "stopped" if left else "finished"
-    table(f"{path}: {content['name']}, {state}", ["", *states], [*lines, ["all", *(found[state] for state in states)]])
+    state = "at work" if status.at_work else "stopped" if left else "finished"
+    table(f"{path}: {status.name}, {state}", ["", *states], [*lines, ["all", *(found[state] for state in states)]])
     for name, task in tasks.items():
-        if task["state"] == "running":
-            share = f" {task['done']}/{task['total']}" if task.get("total") else ""
-            console.print(f"running: {name}{share} {task.get('note', '')}".rstrip(), soft_wrap=True, markup=False)
-    for name, reason in failures(content).items():
+        if task.state == "running":
+            share = f" {task.done}/{task.total}" if task.total else ""
+            console.print(f"running: {name}{share} {task.note}".rstrip(), soft_wrap=True, markup=False)
+    for name, reason in status.failures().items():
         console.print(f"failed: {name}: {reason}", soft_wrap=True, markup=False)
     if left:
-        whole = eta(content)
+        whole = eta(status)
         shown = "not known yet" if whole is None else _in_words(whole)
-        console.print(f"time left: {shown}" if content["at_work"] else f"time left, once it goes on: {shown}")
+        console.print(f"time left: {shown}" if status.at_work else f"time left, once it goes on: {shown}")
 
 
 def _in_words(whole: Eta) -> str:

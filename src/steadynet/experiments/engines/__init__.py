@@ -1,4 +1,4 @@
-"""Where tasks run, one file an engine."""
+"""Engines: where the tasks of an experiment run. Each engine is one file."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ __all__ = ["Engine", "available"]
 
 
 def available() -> dict[str, type[Engine]]:
-    """Every engine by name."""
+    """Return the classes of all engines by name."""
     return discover(sys.modules[__name__], Engine)  # type: ignore[type-abstract]

@@ -1,4 +1,4 @@
-"""What an engine is: it takes tasks as fast as it can run them, and tells what becomes of them."""
+"""The base classes of engines, and the schedule that gives each task to a pool of workers when it can start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ OnEvent = Callable[[Event], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Engine(ABC):
-    """A way to run tasks. A subclass is one file: ``name``, ``summary``, settings as fields, and ``open``."""
+    """A way to run tasks.
+
+    A subclass is one file. It defines ``name``, ``summary``, its settings as fields, and :meth:`open`.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
@@ -31,10 +34,24 @@ class Engine(ABC):
 
     @abstractmethod
     def open(self, root: Path, tasks: Sequence[Task]) -> Pool:
-        """Get ready to run these tasks, whose paths are relative to ``root``."""
+        """Start the workers.
+
+        Args:
+            root: The experiment's directory, which the paths of the tasks are relative to.
+            tasks: All tasks that will be submitted.
+
+        Returns:
+            The pool of workers.
+        """
 
     def run(self, root: Path, tasks: Sequence[Task], on_event: OnEvent) -> None:
-        """Run every task after those it needs, whose failure blocks it; nothing that fails stops the others."""
+        """Run all tasks, each after those that it needs. If a task fails, the others go on.
+
+        Args:
+            root: The experiment's directory, which the paths of the tasks are relative to.
+            tasks: The tasks, in the order in which they should start.
+            on_event: Called in this thread with every event.
+        """
         if not tasks:
             return
         with self.open(root, tasks) as pool:
@@ -42,7 +59,7 @@ class Engine(ABC):
 
 
 class Pool(ABC):
-    """Workers at work: used in a ``with`` block, at whose end none of them is left."""
+    """The workers of an engine. It is used in a ``with`` block; at its end no worker is left."""
 
     def __enter__(self) -> Pool:
         return self
@@ -52,39 +69,42 @@ class Pool(ABC):
 
     @abstractmethod
     def has_room(self) -> bool:
-        """Whether another task can be submitted now."""
+        """Return whether another task can be submitted now."""
 
     def can_take(self, task: Task) -> bool:
-        """Whether this task can be submitted now, where there is room for another."""
+        """Return whether this task can be submitted now, given that the pool has room."""
         return True
 
     @abstractmethod
     def submit(self, task: Task) -> None:
-        """Start a task, or put it in a queue of the engine's own."""
+        """Start a task, or put it into the engine's own queue."""
 
     @abstractmethod
     def events(self) -> Iterable[Event]:
-        """What has happened since; waits for a moment if nothing has. Every task ends in ``done`` or ``failed``."""
+        """Return the events since the last call; wait a moment if there are none.
+
+        The last event of every task has the state ``done`` or ``failed``.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """End all workers, whatever they are at."""
+        """End all workers, also those that are running a task."""
 
 
 class _Schedule:
-    """Which tasks can start, in their order; which never will."""
+    """Submits tasks in their order, each when the tasks that it needs are done."""
 
     def __init__(self, tasks: Sequence[Task], retries: int, on_event: OnEvent) -> None:
         self.waiting = {task.name: task for task in tasks}
         self.running: dict[str, Task] = {}
         self.retries, self.on_event = retries, on_event
-        self.lost: Counter[str] = Counter()
+        self.times_lost: Counter[str] = Counter()
 
     def run(self, pool: Pool) -> None:
         while self.waiting or self.running:
             self._submit(pool)
             for event in pool.events():
-                self._take(event)
+                self._handle(event)
 
     def _submit(self, pool: Pool) -> None:
         for task in list(self.waiting.values()):
@@ -96,16 +116,16 @@ class _Schedule:
             pool.submit(task)
             self.on_event(Event(task.name, "running"))
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         task = self.running.get(event.task)
         if task is None:
-            return  # of a worker that was given up
+            return  # the event of a worker that was given up
         if event.state == "running":
             self.on_event(event)
             return
         del self.running[event.task]
-        if event.lost and self.lost[event.task] < self.retries:
-            self.lost[event.task] += 1
+        if event.lost and self.times_lost[event.task] < self.retries:
+            self.times_lost[event.task] += 1
             self.waiting = {event.task: task, **self.waiting}
             self.on_event(Event(event.task, "waiting", note=f"{event.note}; tried again"))
             return
@@ -114,6 +134,7 @@ class _Schedule:
             self._block(event.task)
 
     def _block(self, failed: str) -> None:
+        """Give up the tasks that need a failed one, and those that need these."""
         for task in [task for task in self.waiting.values() if failed in task.needs]:
             if self.waiting.pop(task.name, None):
                 self.on_event(Event(task.name, "blocked", note=f"{failed} failed"))

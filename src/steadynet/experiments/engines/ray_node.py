@@ -1,4 +1,4 @@
-"""What runs on the nodes of a Ray cluster: one attempt at a task, and the mailbox for news of all of them."""
+"""What runs on the nodes of a Ray cluster: one attempt at a task, and the mailbox that collects the events."""
 
 from __future__ import annotations
 
@@ -9,102 +9,121 @@ from pathlib import Path
 from typing import Any
 
 from steadynet import __version__
-from steadynet.experiments.engines.luggage import Changes, Watch, unpack
+from steadynet.experiments.engines.file_transfer import ChangeTracker, FileChanges, apply_changes
 from steadynet.experiments.tasks import Event, Task
 from steadynet.runs.directory import RunDirectory
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a task, as it is sent to a node.
+    """One attempt at a task, as the driver sends it to a node.
 
-    ``lease`` is a file that the driver made for it. A node that sees it shares the file system; an attempt that sees
-    it no more was given up, and ends.
+    ``lease`` is a file that the driver created for this attempt. A node that sees the file shares the driver's file
+    system. When the file is gone, the driver has given up the attempt, which then ends.
     """
 
     id: str
     task: Task
-    root: str  # the experiment's directory, as the driver calls it
-    place: str  # the same, as every node that shares it calls it
+    root: str  # the experiment's directory, as the user wrote it
+    shared_root: str  # its absolute path, which is the same on every node that shares the file system
     lease: str
     version: str = __version__
 
 
 @dataclass(frozen=True)
-class Reply:
-    """How an attempt ended; without an event it has not begun, for it sees no files and none were sent."""
+class AttemptResult:
+    """How an attempt ended. ``event`` is None if it did not start: the node sees no files, and none were sent."""
 
     event: Event | None
-    changes: Changes = field(default_factory=Changes)
+    changes: FileChanges = field(default_factory=FileChanges)
+
+
+@dataclass(frozen=True)
+class Message:
+    """An event of an attempt, with the files that changed if they must be copied."""
+
+    attempt: str
+    event: Event
+    changes: FileChanges
 
 
 class Mailbox:
-    """Where attempts leave their news, until the driver takes it."""
+    """An actor that collects the messages of all attempts for the driver."""
 
     def __init__(self) -> None:
-        self._mail: list[tuple[str, Event, Changes]] = []
+        self._messages: list[Message] = []
 
-    def put(self, attempt: str, event: Event, changes: Changes) -> None:
-        """News of an attempt, with the files that it changed where they must travel."""
-        self._mail.append((attempt, event, changes))
+    def put(self, message: Message) -> None:
+        """Add a message."""
+        self._messages.append(message)
 
-    def take(self) -> list[tuple[str, Event, Changes]]:
-        """All news since the last time."""
-        mail, self._mail = self._mail, []
-        return mail
+    def take(self) -> list[Message]:
+        """Remove and return all messages."""
+        messages, self._messages = self._messages, []
+        return messages
 
 
-def perform(attempt: Attempt, luggage: tuple[Any, ...], mailbox: Any) -> Reply:
-    """Do a task, in the experiment's directory if it is here, else in a folder of its own with the files sent."""
+def run_attempt(attempt: Attempt, inputs: tuple[Any, ...], mailbox: Any) -> AttemptResult:
+    """Run a task on a node.
+
+    Args:
+        attempt: The task and where its experiment is.
+        inputs: A Ray reference to the task's input files, or nothing. With it the task can run in a temporary folder.
+        mailbox: The handle of the mailbox for events.
+
+    Returns:
+        How the attempt ended, and the files that must be copied back.
+    """
     if attempt.version != __version__:
         note = f"a node has steadynet {__version__}, but {attempt.version} runs the experiment"
-        return Reply(Event(attempt.task.name, "failed", note=note))
+        return AttemptResult(Event(attempt.task.name, "failed", note=note))
     lease = Path(attempt.lease)
     if lease.is_file():
-        return _shared(attempt, lease, mailbox)
-    if not luggage:
-        return Reply(None)
+        return _run_in_shared_folder(attempt, lease, mailbox)
+    if not inputs:
+        return AttemptResult(None)
     with tempfile.TemporaryDirectory(prefix="steadynet-") as folder:
-        return _travelled(attempt, luggage[0], Path(folder), mailbox)
+        return _run_on_copies(attempt, inputs[0], Path(folder), mailbox)
 
 
-def _shared(attempt: Attempt, lease: Path, mailbox: Any) -> Reply:
-    def tell(event: Event) -> None:
+def _run_in_shared_folder(attempt: Attempt, lease: Path, mailbox: Any) -> AttemptResult:
+    def on_event(event: Event) -> None:
         if not lease.is_file():
-            raise SystemExit("given up")  # another attempt may be at work on the same files
-        mailbox.put.remote(attempt.id, event, Changes())
+            raise SystemExit("given up")  # another attempt may be writing the same files
+        mailbox.put.remote(Message(attempt.id, event, FileChanges()))
 
-    return Reply(_executed(attempt.task, Path(attempt.place), tell))
+    return AttemptResult(_run(attempt.task, Path(attempt.shared_root), on_event))
 
 
-def _travelled(attempt: Attempt, files: Any, folder: Path, mailbox: Any) -> Reply:
-    """What changes is sent with the news, too: if this node dies, the next attempt goes on from there."""
+def _run_on_copies(attempt: Attempt, inputs: Any, folder: Path, mailbox: Any) -> AttemptResult:
+    """Run a task on copies of its files. Changes are sent with each event: if this node dies, the next one goes on."""
     import ray
 
-    unpack(folder, ray.get(files))
-    watch = Watch(folder, attempt.task.writes)
+    apply_changes(folder, ray.get(inputs))
+    tracker = ChangeTracker(folder, attempt.task.writes)
 
-    def tell(event: Event) -> None:
-        mailbox.put.remote(attempt.id, event, _at_home(watch.news(), folder, attempt.root))
+    def on_event(event: Event) -> None:
+        changes = _with_original_paths(tracker.since_last_call(), folder, attempt.root)
+        mailbox.put.remote(Message(attempt.id, event, changes))
 
-    event = _executed(attempt.task, folder, tell)
-    return Reply(event, _at_home(watch.everything(), folder, attempt.root))
+    event = _run(attempt.task, folder, on_event)
+    return AttemptResult(event, _with_original_paths(tracker.since_start(), folder, attempt.root))
 
 
-def _executed(task: Task, root: Path, tell: Callable[[Event], None]) -> Event:
+def _run(task: Task, root: Path, on_event: Callable[[Event], None]) -> Event:
     import torch
 
-    from steadynet.experiments.jobs import executed
+    from steadynet.experiments.jobs import run_task
 
     torch.set_num_threads(task.cpus)
     try:
-        return executed(task, root, tell)
-    except KeyboardInterrupt:  # cancelled
+        return run_task(task, root, on_event)
+    except KeyboardInterrupt:  # the driver has cancelled the task
         return Event(task.name, "failed", note="stopped")
 
 
-def _at_home(changes: Changes, folder: Path, root: str) -> Changes:
-    """Configurations name the experiment's directory, not the folder that stood for it here."""
+def _with_original_paths(changes: FileChanges, folder: Path, root: str) -> FileChanges:
+    """Replace the temporary folder by the experiment's directory in the configurations of runs."""
     config = RunDirectory(folder).config.name
     written = {
         name: content.replace(str(folder).encode(), root.encode()) if Path(name).name == config else content
