@@ -1,4 +1,4 @@
-"""The code blocks of a Markdown page, run in order, as a reader would run them."""
+"""Run the code blocks of a Markdown page in order, as a reader would."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from places import ROOT
 from steadynet.cli import main
 
 RUN = ("python", "bash", "toml")
-# less of everything: the page says what is worth a reader's time, the test that it works
+# Smaller numbers, so that the test is quick: it checks that the commands work, not what they find.
 QUICKER = (
     (r"--epochs \d+", "--epochs 1"),
     (r"--pgd-steps \d+", "--pgd-steps 3"),
@@ -27,7 +27,7 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: run it, unless a comment above it says why not; with a title it is a file to write."""
+    """One fenced block. It is run, unless a comment above it says why not. A block with a title is a file to write."""
 
     language: str
     code: str
@@ -63,7 +63,7 @@ def run_page(page: str) -> None:
 
 
 def commands(code: str) -> list[str]:
-    """The commands of a block, one a line; a backslash joins two lines."""
+    """The commands of a block, one per line; a backslash joins two lines."""
     return code.replace("\\\n", " ").splitlines()
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from steadynet.report.layout import Entry
-from steadynet.report.metrics import Metric, metric
+from steadynet.report.metrics import Metric, metric_named
 
 MIN_PROPERTIES = 50  # per entry, as in the paper's smallest experiments
 RULE = (
@@ -100,18 +100,18 @@ def judge(
     Returns:
         The part with its outcome, the reason for it, and the outcome on the paper's own numbers.
     """
-    what = metric(name)
-    sign = 1.0 if what.higher_is_better != expect_worse else -1.0
+    metric = metric_named(name)
+    sign = 1.0 if metric.higher_is_better != expect_worse else -1.0
     measured = [pair for pair in comparisons if pair.one.value is not None and pair.other.value is not None]
     gains = [gain for pair in measured if (gain := _gain(sign, pair.one.value, pair.other.value)) is not None]
     paper_gains = [gain for pair in comparisons if (gain := _gain(sign, pair.one.paper, pair.other.paper)) is not None]
-    summary = _summary(gains, what)
+    summary = _summary(gains, metric)
     gap = _gap(name, comparisons, measured, missing)
     if gap:
         outcome, reason = Outcome.NOT_ENOUGH_DATA, f"{gap}; so far {summary}" if gains else gap
     else:
         outcome, reason = _rule(gains), summary
-    return ClaimPart(text, what, comparisons, outcome, reason, _rule(paper_gains))
+    return ClaimPart(text, metric, comparisons, outcome, reason, _rule(paper_gains))
 
 
 def _gain(sign: float, one: float | None, other: float | None) -> float | None:
@@ -140,10 +140,10 @@ def _rule(gains: Sequence[float]) -> Outcome:
     return Outcome.HOLDS if sum(gains) > 0 and 2 * no_worse >= len(gains) else Outcome.DOES_NOT_HOLD
 
 
-def _summary(gains: Sequence[float], what: Metric) -> str:
+def _summary(gains: Sequence[float], metric: Metric) -> str:
     if not gains:
         return ""
-    unit = "s" if what.is_time else "points"
+    unit = "s" if metric.is_time else "points"
     better, equal = sum(gain > 0 for gain in gains), sum(gain == 0 for gain in gains)
     mean = sum(gains) / len(gains)
     size = f"{abs(mean):.2f}" if abs(mean) < 1 else f"{abs(mean):.1f}"

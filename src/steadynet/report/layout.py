@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
-from steadynet.report.metrics import Metric, is_shown, metric, sort_key
+from steadynet.report.metrics import Metric, is_shown, metric_named, sort_key
 from steadynet.report.records import Experiment
 
 
@@ -119,7 +119,7 @@ def _table(name: str, title: str, rows: Sequence[TableRow], facts: dict[str, str
     for eps, metric_name in order:
         keys = [(*column, metric_name, eps) for column in columns]
         entries = [_entry(found[key], groups[key]) if key in found else Entry() for key in keys]
-        lines.append(with_best(Line(eps, metric(metric_name), entries), columns))
+        lines.append(with_best(Line(eps, metric_named(metric_name), entries), columns))
     return Table(name, title, columns, lines, facts)
 
 
@@ -158,18 +158,18 @@ def with_best(line: Line, columns: Sequence[tuple[str, str]]) -> Line:
     return replace(line, entries=entries)
 
 
-def _best(what: Metric, values: Iterable[float | None]) -> float | None:
+def _best(metric: Metric, values: Iterable[float | None]) -> float | None:
     """The best of two or more values, or None; for differences, 0, which every improvement beats."""
     there = [value for value in values if value is not None]
-    if what.is_delta:
+    if metric.is_delta:
         return 0.0
     if len(there) < 2:
         return None
-    return max(there) if what.higher_is_better else min(there)
+    return max(there) if metric.higher_is_better else min(there)
 
 
-def _is_best(what: Metric, value: float | None, best: float | None) -> bool:
+def _is_best(metric: Metric, value: float | None, best: float | None) -> bool:
     """Whether a value looks like the best one in print; a difference has to be an improvement."""
     if value is None or best is None:
         return False
-    return what.better(value, best) if what.is_delta else what.written(value) == what.written(best)
+    return metric.better(value, best) if metric.is_delta else metric.written(value) == metric.written(best)

@@ -32,9 +32,9 @@ class Metric:
     def written(self, value: float | None) -> str:
         """A number of this metric, as tables show it.
 
-        >>> metric("unsat_percent").written(97.25), metric("time_s").written(0.0123)
+        >>> metric_named("unsat_percent").written(97.25), metric_named("time_s").written(0.0123)
         ('97.2', '0.012')
-        >>> metric("unsat_percent_delta").written(3.0), metric("unsat_percent").written(None)
+        >>> metric_named("unsat_percent_delta").written(3.0), metric_named("unsat_percent").written(None)
         ('+3.0', '–')
         """
         if value is None:
@@ -87,10 +87,10 @@ _METRICS = {
 _ATTACK = re.compile(r"pgd(\d+)_percent")
 
 
-def metric(name: str) -> Metric:
+def metric_named(name: str) -> Metric:
     """The metric with this name.
 
-    >>> metric("pgd100_percent").label, metric("time_s_delta").higher_is_better
+    >>> metric_named("pgd100_percent").label, metric_named("time_s_delta").higher_is_better
     ('PGD-100 %', False)
     """
     base, is_delta = name.removesuffix(DELTA), name.endswith(DELTA)

@@ -64,7 +64,7 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
         found = {(line.eps, line.metric.name): table.entries(line)[model, method] for line in table.lines}
         radii = list(dict.fromkeys(eps for (eps, _), entry in found.items() if entry.is_there))
         for eps in [eps for eps in radii if eps is not None] or radii:
-            entries = [found.get((eps, what.name)) or found.get((None, what.name)) for what in metrics]
+            entries = [found.get((eps, metric.name)) or found.get((None, metric.name)) for metric in metrics]
             runs = {run for (its_eps, _), entry in found.items() if its_eps == eps for run in entry.runs}
             rows.append(
                 {
@@ -73,35 +73,35 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
                     "eps": eps,
                     "radius": radius(eps),
                     "runs": sorted(run_numbers[run] for run in runs if run in run_numbers),
-                    "entries": [_entry_as_json(what, entry) for what, entry in zip(metrics, entries, strict=True)],
+                    "entries": [_entry_as_json(metric, entry) for metric, entry in zip(metrics, entries, strict=True)],
                 }
             )
     return {
         "name": table.name,
         "title": table.title,
         "paper": table.has_paper,
-        "differences": any(what.is_delta for what in metrics),
-        "metrics": [_metric_as_json(what) for what in metrics],
+        "differences": any(metric.is_delta for metric in metrics),
+        "metrics": [_metric_as_json(metric) for metric in metrics],
         "rows": rows,
     }
 
 
-def _metric_as_json(what: Metric) -> JsonObject:
-    return {"label": what.label, "meaning": what.meaning, "higher": what.higher_is_better}
+def _metric_as_json(metric: Metric) -> JsonObject:
+    return {"label": metric.label, "meaning": metric.meaning, "higher": metric.higher_is_better}
 
 
-def _entry_as_json(what: Metric, entry: Entry | None) -> JsonObject | None:
+def _entry_as_json(metric: Metric, entry: Entry | None) -> JsonObject | None:
     """An entry of a table, without what it does not have; None if nobody measured it."""
     if entry is None or not entry.is_there:
         return None
     shown = {
         "value": entry.value,
-        "text": what.written(entry.value) + spread(what, entry),
+        "text": metric.written(entry.value) + spread(metric, entry),
         "count": counted(entry),
         "best": entry.best,
         "note": entry.note,
         "paper": entry.paper,
-        "paperText": what.written(entry.paper),
+        "paperText": metric.written(entry.paper),
         "paperBest": entry.paper_best,
     }
     return {key: value for key, value in shown.items() if value is not None and value is not False and value != ""}

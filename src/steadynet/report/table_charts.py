@@ -36,7 +36,7 @@ def _sides(table: Table) -> Sequence[Side]:
 
 
 def _drawable(series: Iterable[Series]) -> list[Series]:
-    return [entry for entry in series if entry.has_values]
+    return [one for one in series if one.has_values]
 
 
 def scores(table: Table, side: Side) -> dict[Metric, dict[str, float]]:
@@ -58,11 +58,11 @@ def scores(table: Table, side: Side) -> dict[Metric, dict[str, float]]:
             }
             for method, score in _scaled(line.metric, values).items():
                 found.setdefault(line.metric, {}).setdefault(method, []).append(score)
-    return {what: {method: fmean(values) for method, values in by.items()} for what, by in found.items()}
+    return {metric: {method: fmean(values) for method, values in by.items()} for metric, by in found.items()}
 
 
-def _scaled(what: Metric, values: dict[str, float]) -> dict[str, float]:
-    if what.is_time:
+def _scaled(metric: Metric, values: dict[str, float]) -> dict[str, float]:
+    if metric.is_time:
         values = {name: 1 / value for name, value in values.items() if value > 0}
     best = max(values.values(), default=0.0)
     return {name: 100 * value / best for name, value in values.items()} if len(values) > 1 and best > 0 else {}
@@ -75,7 +75,7 @@ def _overview(table: Table) -> Chart | None:
     looks, panels = styles(table.methods), []
     for side in _sides(table):
         found = scores(table, side)
-        names = [what.score_label for what in found]
+        names = [metric.score_label for metric in found]
         series = _drawable(
             Series(method, names, [by.get(method) for by in found.values()], looks[method]) for method in table.methods
         )
@@ -143,9 +143,9 @@ def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
             curve = Series(column[1], x, ours, looks[column[1]])
             name = f"{column[1]}, paper"
             series += [Series(name, x, papers, looks[column[1]], faint=True, in_legend=not curve.has_values), curve]
-    what, ticks = lines[0].metric, {line.eps or 0.0: radius(line.eps) for line in lines}
-    title, drawable = f"{model}: {what.label}", sorted(_drawable(series), key=lambda curve: not curve.faint)
-    return Panel(title, "ε", what.label, Kind.LINES, drawable, percent=True, tick_names=ticks)
+    metric, ticks = lines[0].metric, {line.eps or 0.0: radius(line.eps) for line in lines}
+    title, drawable = f"{model}: {metric.label}", sorted(_drawable(series), key=lambda curve: not curve.faint)
+    return Panel(title, "ε", metric.label, Kind.LINES, drawable, percent=True, tick_names=ticks)
 
 
 def _pareto(table: Table) -> Chart | None:
@@ -222,6 +222,6 @@ def _sweep(
             for side, look in zip((OURS, PAPER), looks.values(), strict=True):
                 y = [side.value(entries[model, method]) for method in methods]
                 series.append(Series(side.name, x, y, look, faint=side is PAPER and kind is Kind.LINES))
-            what = line.metric.label
-            panels.append(Panel(f"{model}: {what}", x_label, what, kind, _drawable(series)))
+            label = line.metric.label
+            panels.append(Panel(f"{model}: {label}", x_label, label, kind, _drawable(series)))
     return panels

@@ -72,9 +72,9 @@ def _latin(letter: str) -> str:
     return letter if "\xc0" <= letter <= "\xff" else "?"
 
 
-def spread(what: Metric, entry: Entry) -> str:
+def spread(metric: Metric, entry: Entry) -> str:
     """The standard deviation over the seeds, if there are several."""
-    return "" if entry.spread is None else f" ± {what.written(entry.spread).lstrip('+')}"
+    return "" if entry.spread is None else f" ± {metric.written(entry.spread).lstrip('+')}"
 
 
 def counted(entry: Entry) -> str:
@@ -117,11 +117,11 @@ def _markdown_lines(table: Table, has_paper: bool) -> Iterable[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _markdown_entry(what: Metric, entry: Entry) -> str:
+def _markdown_entry(metric: Metric, entry: Entry) -> str:
     if entry.value is None:
         return markdown_text(entry.note) or "–"
     count = counted(entry)
-    return _bold(what.written(entry.value), entry.best) + spread(what, entry) + (f" ({count})" if count else "")
+    return _bold(metric.written(entry.value), entry.best) + spread(metric, entry) + (f" ({count})" if count else "")
 
 
 def _bold(text: str, best: bool) -> str:
@@ -191,8 +191,8 @@ def _latex_cells(line: Line, has_paper: bool) -> list[str]:
     return cells
 
 
-def _latex_number(what: Metric, value: float | None, best: bool) -> str:
-    text = latex_text(what.written(value))
+def _latex_number(metric: Metric, value: float | None, best: bool) -> str:
+    text = latex_text(metric.written(value))
     return rf"\textbf{{{text}}}" if best else text
 
 

@@ -33,6 +33,15 @@ def write_report(folders: Sequence[Path], out: Path, *, figures: bool = True, ma
     Raises:
         UserError: If a folder holds no runs, if a file is damaged or cannot be written, or if the extra
             ``steadynet[report]`` is not installed.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from steadynet import resolve, train
+    >>> settings = resolve({"data": "digits", "model": "M1", "method": "natural", "epochs": 1, "train_images": 64})
+    >>> with TemporaryDirectory() as folder:
+    ...     run = train(settings, Path(folder) / "run")
+    ...     page = write_report([Path(folder) / "run"], Path(folder) / "report", figures=False)
+    ...     sorted(path.name for path in page.parent.iterdir())
+    ['index.html', 'report.md', 'tables']
     """
     report = make_report(folders)
     for section in report.sections:
