@@ -168,7 +168,7 @@ def test_byte_mutations_do_no_harm(tmp_path):
     content, chance = path.read_bytes(), random.Random(0)
     image = some_images(1, (1, 4, 4))
     read, lines, start = 0, set(), time.perf_counter()
-    for _ in range(2000):
+    for _ in range(500):
         changed = bytearray(content)
         for _ in range(chance.choice((1, 1, 2, 5))):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
@@ -185,9 +185,9 @@ def test_byte_mutations_do_no_harm(tmp_path):
         if given.numel() == torch.Size(network.input_shape).numel() and network.input_shape == (1, 4, 4):
             expected, found = runtime(path, image.numpy()), network(image).numpy()
             np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * (1 + np.abs(expected).max()))
-    assert 20 < read < 1980
+    assert 5 < read < 495
     assert lines == {0}
-    assert time.perf_counter() - start < 40
+    assert time.perf_counter() - start < 20
 
 
 def test_a_graph_network_is_a_module():

@@ -135,7 +135,7 @@ class Chain:
 
 def test_random_chains(tmp_path):
     read, refused = 0, set()
-    for seed in range(250):
+    for seed in range(120):
         chain = Chain(seed)
         path = write(tmp_path / "chain.onnx", chain.nodes, chain.constants, chain.start)
         try:
@@ -143,5 +143,5 @@ def test_random_chains(tmp_path):
             read += 1
         except UserError as error:
             refused.add(str(error).split("read: ")[1].split(", at")[0])
-    assert read > 200
+    assert read > 95
     assert refused <= {"a concatenation along the batch axis", "a selection along the batch axis"}

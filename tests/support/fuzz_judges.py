@@ -1,4 +1,4 @@
-"""What became of a changed file: refused in a line, or read, and then rightly."""
+"""The judge of the fuzzing: a mutated file must be refused in one line, or be read as what it says."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import onnx
 import torch
 import vnnlib
 
+from fuzz_outcomes import Kind
 from steadynet.errors import UserError
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.runtime import runtime_function
@@ -25,27 +26,28 @@ from vnnlib_properties import same
 POINTS = 6
 NEAR = Fraction(1, 10**5)
 
-Truth = Callable[[np.ndarray, np.ndarray], tuple[bool, bool]]  # at inputs and outputs: (violated, far from any end)
+# from inputs and outputs to: whether they violate the property, and whether rounding cannot have changed that
+Truth = Callable[[np.ndarray, np.ndarray], tuple[bool, bool]]
 
 
 class WrongError(Exception):
-    """A reading that is not what the file says."""
+    """What was read is not what the file says."""
 
 
-def judge(path: Path) -> str:
-    """``error`` or ``reading``; whatever else is raised is a fault of the reader."""
+def judge(path: Path) -> Kind:
+    """Whether a file was refused or read; anything that is raised is a fault of the reader."""
     try:
         found = read_onnx(path) if path.suffix == ".onnx" else read_vnnlib(path)
     except UserError as error:
         if "\n" in str(error) or not str(error):
             raise WrongError(f"not one line: {error!r}") from error
-        return "error"
+        return Kind.REFUSED
     if path.suffix == ".onnx":
         _judge_network(path, found)
     else:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         _judge_property(content.decode(), found)
-    return "reading"
+    return Kind.READ
 
 
 def _judge_network(path: Path, network: torch.nn.Module) -> None:
@@ -64,24 +66,26 @@ def _judge_network(path: Path, network: torch.nn.Module) -> None:
 
 
 def _judge_property(text: str, found: VnnlibProperty) -> None:
-    if not any(case.strict for case in found.disjuncts) and not same(parse_vnnlib1(format_vnnlib1(found)), found):
-        raise WrongError("written as 1.0 and read again it is another property")
+    if not any(disjunct.strict for disjunct in found.disjuncts) and not same(
+        parse_vnnlib1(format_vnnlib1(found)), found
+    ):
+        raise WrongError("it is another property after it was written as 1.0 and read again")
     if not same(parse_vnnlib2(format_vnnlib2(found)), found):
-        raise WrongError("written as 2.0 and read again it is another property")
-    truth = _truth_of_2(text) if first_keyword(text) == "vnnlib-version" else _truth_of_1(text)
+        raise WrongError("it is another property after it was written as 2.0 and read again")
+    truth = _truth_of_version2(text) if first_keyword(text) == "vnnlib-version" else _truth_of_version1(text)
     random = np.random.default_rng(len(text))
     for turn in range(POINTS if truth else 0):
-        case = found.disjuncts[turn % len(found.disjuncts)]
+        box = found.disjuncts[turn % len(found.disjuncts)]
         weight = random.choice([0, 0, 0.5, 1, 1], found.input_size)
-        inputs = (case.lower + weight * (case.upper - case.lower)).astype(np.float32).astype(np.float64)
+        inputs = (box.lower + weight * (box.upper - box.lower)).astype(np.float32).astype(np.float64)
         outputs = random.integers(-8, 9, found.output_size) / 4
         violated, clear = truth(inputs, outputs)
-        if clear and violated != any(case.satisfied_by(inputs, outputs) for case in found.disjuncts):
-            raise WrongError(f"at {inputs}, {outputs} the file says {violated}, our reading does not")
+        if clear and violated != any(disjunct.satisfied_by(inputs, outputs) for disjunct in found.disjuncts):
+            raise WrongError(f"at {inputs}, {outputs} the file says {violated}, the property that was read does not")
 
 
-class _Scale:
-    """Compares exactly, and remembers whether the reader's float64 can have told the two sides apart."""
+class _Comparison:
+    """Compares exactly, and remembers whether the reader's float64 numbers can tell the two sides apart."""
 
     def __init__(self) -> None:
         self.clear = True
@@ -97,29 +101,29 @@ class _Scale:
         return (signs | {"==": left == right, "!=": left != right})[sign]
 
 
-def _truth_of_1(text: str) -> Truth:
+def _truth_of_version1(text: str) -> Truth:
     formulas = [statement[1] for statement in parse_expressions(text) if statement[0] == "assert"]
 
     def truth(inputs: np.ndarray, outputs: np.ndarray) -> tuple[bool, bool]:
-        scale, values = _Scale(), {"X": inputs, "Y": outputs}
+        comparison, values = _Comparison(), {"X": inputs, "Y": outputs}
 
         def number(term: Expression) -> Fraction:
             if isinstance(term, str):
                 return Fraction(values[term[0]][int(term[2:])]) if term[0] in values else Fraction(term)
-            return _operated(term[0], [number(part) for part in term[1:]])
+            return _calculate(term[0], [number(part) for part in term[1:]])
 
         def holds(formula: Expression) -> bool:
             if formula[0] in ("and", "or"):
                 parts = [holds(part) for part in formula[1:]]
                 return all(parts) if formula[0] == "and" else any(parts)
-            return scale.compare(formula[0], number(formula[1]), number(formula[2]))
+            return comparison.compare(formula[0], number(formula[1]), number(formula[2]))
 
-        return holds(["and", *formulas]), scale.clear
+        return holds(["and", *formulas]), comparison.clear
 
     return truth
 
 
-def _operated(sign: str, numbers: list[Fraction]) -> Fraction:
+def _calculate(sign: str, numbers: list[Fraction]) -> Fraction:
     if sign == "*":
         result = Fraction(1)
         for factor in numbers:
@@ -136,15 +140,15 @@ SIGNS = {
 }  # fmt: skip
 
 
-def _truth_of_2(text: str) -> Truth | None:
-    """By the standard's own parser, where it accepts the text: it is stricter about numbers than we are."""
+def _truth_of_version2(text: str) -> Truth | None:
+    """The truth by the standard's own parser; None if it refuses the text, since it is stricter about numbers."""
     try:
         query = vnnlib.parse_query_string(text)
     except Exception:
         return None
 
     def truth(inputs: np.ndarray, outputs: np.ndarray) -> tuple[bool, bool]:
-        scale, values = _Scale(), {vnnlib.SymbolKind.Input: inputs, vnnlib.SymbolKind.Output: outputs}
+        comparison, values = _Comparison(), {vnnlib.SymbolKind.Input: inputs, vnnlib.SymbolKind.Output: outputs}
 
         def number(term: vnnlib.ArithExpr) -> Fraction:
             if isinstance(term, vnnlib.Var):
@@ -152,15 +156,15 @@ def _truth_of_2(text: str) -> Truth | None:
             if isinstance(term, vnnlib.Literal):
                 return Fraction(term.lexeme)
             sign = {vnnlib.Plus: "+", vnnlib.Multiply: "*"}.get(type(term), "-")
-            return _operated(sign, [number(part) for part in term.children()])
+            return _calculate(sign, [number(part) for part in term.children()])
 
         def holds(formula: vnnlib.BoolExpr) -> bool:
             if isinstance(formula, vnnlib.Connective):
                 parts = [holds(part) for part in formula.args]
                 return all(parts) if isinstance(formula, vnnlib.And) else any(parts)
-            return scale.compare(SIGNS[type(formula)], number(formula.lhs), number(formula.rhs))
+            return comparison.compare(SIGNS[type(formula)], number(formula.lhs), number(formula.rhs))
 
         violated = [holds(assertion.expr) for assertion in query.assertions]
-        return all(violated), scale.clear
+        return all(violated), comparison.clear
 
     return truth
