@@ -18,6 +18,7 @@ import torch
 
 from runs import command_line, start
 from steadynet.training import loop as training
+from steadynet.training.distributed import torchrun_env
 from steadynet.verification.processes import MARK, marked_processes
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "steadynet"]
@@ -64,6 +65,7 @@ def as_rank(number: int, count: int, port: int, target, *arguments) -> None:
     facts = {"RANK": number, "WORLD_SIZE": count, "LOCAL_RANK": number, "LOCAL_WORLD_SIZE": count}
     facts |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in facts.items()})
+    torchrun_env.HEAD_START = 0.5  # no torchrun is there to end this process meanwhile
     target(*arguments)
 
 

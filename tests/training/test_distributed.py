@@ -15,7 +15,7 @@ from torch import nn
 from ranks import Torchrun, finish_ranks, killed_in_step, naming_threads, start_afresh, with_other_weights
 from runs import IMAGES, command_line, finish, same_weights, signalled_command_line, tiny, weights, write_inputs
 from steadynet.runs.directory import RunDirectory
-from steadynet.training.distributed.global_batch import GlobalBatch, Rows
+from steadynet.training.distributed.global_batch import BatchSlice, GlobalBatch
 
 # No bias before batch norm: its gradient is zero but for rounding, which Adam makes a step of.
 NORMALISED = """
@@ -59,7 +59,7 @@ def test_torchrun_trains_as_one_process_does(inputs, tmp_path):
     attack steps by the sign of gradients, of which some are nearly zero.
     """
     flags = ["train", "--data", "digits", "--model", f"{inputs / 'net.py'}:tiny", "--phases", "natural:2 nbc:2"]
-    flags += ["--batch-size", "127", "--lr", "0.001", "--eps", "0.1"]
+    flags += ["--train-images", "436", "--batch-size", "127", "--lr", "0.001", "--eps", "0.1"]
     assert finish(command_line, [*flags, "--out", str(tmp_path / "one")], tmp_path / "said") == 0
     with Torchrun([*flags, "--out", str(tmp_path / "two")], tmp_path / "torchrun") as started:
         assert started.finish() == 0
@@ -174,10 +174,10 @@ def test_a_slice_gets_the_random_numbers_of_its_rows(draw, layout):
     torch.manual_seed(1)
     expected, after = draw(images), torch.rand(1)
     parts = []
-    for process in range(2):
-        rows = Rows.of(5, process, 2)
+    for rank in range(2):
+        own = BatchSlice.of_process(5, rank, 2)
         torch.manual_seed(1)
-        with GlobalBatch(rows, lambda part: part):
-            parts.append(draw(rows(images)))
+        with GlobalBatch(own, lambda part: part):
+            parts.append(draw(own.take(images)))
         assert torch.equal(torch.rand(1), after)
     assert torch.equal(torch.cat(parts), expected)

@@ -32,7 +32,7 @@ from steadynet.cli import (
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser, parse, wrapped
 from steadynet.errors import UnknownNameError, UserError, one_line
-from steadynet.training.distributed.torchrun_env import give_way, this_process
+from steadynet.training.distributed.torchrun_env import this_process, wait_for_rank_zero
 from steadynet.training.interruption import InterruptedByUserError
 
 FIRST = """\
@@ -133,12 +133,12 @@ def _overview() -> str:
 
 
 def _fail(line: str) -> int:
-    _say(give_way() + line)
+    _say(wait_for_rank_zero() + line)
     return 2
 
 
 def _stop(line: str) -> int:
-    if not give_way(0.5):  # of several processes, the first one speaks for all
+    if not wait_for_rank_zero(0.5):  # of several processes, the first one speaks for all
         _say(line)
     return 130
 
@@ -152,7 +152,7 @@ def _one_line_warnings() -> Iterator[None]:
     """Print a warning as one line, without the line of source code that raised it."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        if this_process().is_first:
+        if this_process().is_rank_zero:
             _say(f"warning: {message}")
 
     before, warnings.showwarning = warnings.showwarning, show

@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.training.given_settings import GivenSettings, read_settings
     from steadynet.training.settings import resolve
 
-    console.quiet = messages.quiet = not this_process().is_first
+    console.quiet = messages.quiet = not this_process().is_rank_zero
     given = GivenSettings(given_settings(arguments, TRAINING))
     if arguments.config:
         given = read_settings(Path(arguments.config)).overridden_by(given)

@@ -31,7 +31,7 @@ class TrainedNetwork:
 
 def load_trained(path: str | Path, network: nn.Module | None = None) -> TrainedNetwork:
     """The network of a finished run; one that was given to ``train`` in Python is given again."""
-    run = finished(path)
+    run = finished_run(path)
     config = run.read_config()
     tensors, _ = load_tensors(run.weights)
     network = build_network(config, run, network)
@@ -39,7 +39,7 @@ def load_trained(path: str | Path, network: nn.Module | None = None) -> TrainedN
     return TrainedNetwork(network.eval(), config, run)
 
 
-def finished(path: str | Path) -> RunDirectory:
+def finished_run(path: str | Path) -> RunDirectory:
     """A run that has its weights."""
     run = RunDirectory.existing(path)
     if not run.weights.is_file():

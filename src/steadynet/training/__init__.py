@@ -1,1 +1,1 @@
-"""Training: settings, schedules, the loop, its state, and what a user sees of it."""
+"""Training: settings, schedules, the loop, its state, several processes, and pruning afterwards."""

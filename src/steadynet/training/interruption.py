@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at a moment of our choosing: between two batches."""
+"""Handle Ctrl-C and SIGTERM between two batches, where everything can be saved."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from steadynet.errors import UserError
 
 
 class InterruptedByUserError(UserError):
-    """Stopped by the user, everything saved; the text says how to go on."""
+    """The user stopped the training. Everything is saved, and the message says how to go on."""
 
 
 @contextmanager
 def terminated_as_by_ctrl_c() -> Iterator[None]:
-    """While active, SIGTERM (as schedulers of clusters send it) does what Ctrl-C does."""
+    """While active, SIGTERM, which the schedulers of clusters send, raises ``KeyboardInterrupt`` as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -34,9 +34,9 @@ def terminated_as_by_ctrl_c() -> Iterator[None]:
 
 
 class Interruption:
-    """While active, the first Ctrl-C (or SIGTERM) only sets ``requested``; the second interrupts at once.
+    """While active, the first Ctrl-C (or SIGTERM) only sets ``requested``; the second one interrupts at once.
 
-    What the process ignores stays ignored: a worker's Ctrl-C is for the process that started it.
+    A signal that the process ignores stays ignored: a worker process leaves Ctrl-C to the process that started it.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,15 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            heard = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
-            self._previous = {number: signal.signal(number, self._note) for number in heard}
+            handled = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+            self._previous = {number: signal.signal(number, self._request) for number in handled}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _request(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True

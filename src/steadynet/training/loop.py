@@ -1,11 +1,13 @@
-"""THE loop: phases, steps, validation, checkpoints; killed at any moment, it goes on to the same weights."""
+"""The training loop: phases, epochs, steps, validation and checkpoints.
+
+A training that is killed at any moment can be resumed, and ends with the same weights (on a CPU, bit by bit).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import shlex
-import shutil
 import time
 from pathlib import Path
 
@@ -15,21 +17,28 @@ from torch import Tensor, nn
 from steadynet import data as data_sets
 from steadynet import networks
 from steadynet.errors import UserError
-from steadynet.files import disk_errors, write_atomically
-from steadynet.runs.config import InputFacts, RunConfig
+from steadynet.files import disk_errors
+from steadynet.runs.config import RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy, interval_stable_share
 from steadynet.runs.metrics import EpochMetrics
-from steadynet.runs.tensors import load_tensors, load_weights, save_tensors
-from steadynet.runs.trained import build_network, finished
-from steadynet.training.distributed.group import joined
+from steadynet.runs.tensors import save_tensors
+from steadynet.training.distributed.process_group import join_process_group
 from steadynet.training.interruption import InterruptedByUserError, Interruption
 from steadynet.training.notation import Phase
 from steadynet.training.observer import Observer, Position, SilentObserver
+from steadynet.training.preparation import (
+    check_place,
+    fitting_network,
+    input_facts,
+    keep_model_source,
+    open_run,
+    set_initial_weights,
+)
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
 
-STABLE_SHARE_IMAGES = 256  # of the validation images, enough for a live figure
+STABLE_SHARE_IMAGES = 256  # validation images for the stable share of each epoch: enough for a live figure
 
 
 def train(
@@ -41,19 +50,49 @@ def train(
     overwrite: bool = False,
     observer: Observer | None = None,
 ) -> RunDirectory:
-    """Train as the settings say, into the directory ``out``; ``network`` and ``data`` replace what they name."""
+    """Train a network and write it, with everything measured on the way, into a run directory.
+
+    Args:
+        settings: The settings, as :func:`~steadynet.training.settings.resolve` returns them.
+        out: The run directory to write.
+        network: A network to train instead of the one that the settings name. It is trained in place.
+        data: A data set instead of the one that the settings name: anything that :func:`steadynet.data.load` takes.
+        overwrite: Whether to replace a run that is in ``out``.
+        observer: Who follows the training, such as a progress bar.
+
+    Returns:
+        The run directory, for :func:`~steadynet.runs.trained.load_trained`.
+
+    Raises:
+        UserError: The network does not fit the data, ``out`` holds something else, or the loss is not finite.
+        InterruptedByUserError: The user pressed Ctrl-C. Everything is saved, and :func:`resume` goes on.
+
+    >>> import tempfile, torch
+    >>> from types import SimpleNamespace
+    >>> from steadynet import load_trained, resolve, train
+    >>> images = SimpleNamespace(images=torch.rand(40, 1, 6, 6), labels=torch.arange(40) % 2)
+    >>> data = SimpleNamespace(train=images, test=images, classes=("even", "odd"))
+    >>> def model():
+    ...     return nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> settings = resolve({"method": "nbc", "eps": 0.1, "epochs": 1})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(settings, f"{folder}/run", network=model(), data=data)
+    ...     trained = load_trained(run.path, model())
+    >>> trained.network(torch.rand(3, 1, 6, 6)).shape
+    torch.Size([3, 2])
+    """
     run = RunDirectory(Path(out))
     if network is not None:
         settings = dataclasses.replace(settings, model=networks.GIVEN)
-    with joined(settings.device) as group:
-        group.on_first(lambda: _check_place(run, settings, overwrite))
+    with join_process_group(settings.device) as group:
+        group.on_rank_zero(lambda: check_place(run, settings, overwrite))
         dataset = data_sets.load(settings.data if data is None else data)
         torch.manual_seed(settings.seed)
-        config = RunConfig(settings.as_config(), _input_facts(settings, dataset))
-        network = _network(network, config, dataset)
-        _load_initial(network, settings)
+        config = RunConfig(settings.as_config(), input_facts(settings, dataset))
+        network = fitting_network(network, config, dataset)
+        set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
-        group.on_first(lambda: _open(run, settings, config, overwrite))
+        group.on_rank_zero(lambda: open_run(run, settings, config, overwrite))
         return _run(state, observer or SilentObserver())
 
 
@@ -66,134 +105,117 @@ def resume(
     device: str | None = None,
     threads: int | None = None,
 ) -> RunDirectory:
-    """Go on with a run that was stopped, to the same weights it would have had; ``machine``: device and threads."""
+    """Go on with a training that was stopped or killed. A finished training is left as it is.
+
+    The result is the weights that the training would have had without the stop: bit by bit on a CPU with the same
+    number of threads.
+
+    Args:
+        out: The run directory.
+        network: The network, if one was given to :func:`train`.
+        data: The data set, if one was given to :func:`train`.
+        observer: Who follows the training, such as a progress bar.
+        device: Another device than before.
+        threads: Another number of CPU threads than before.
+
+    Returns:
+        The run directory.
+
+    Raises:
+        UserError: ``out`` is not a run directory, or its network or data do not fit.
+
+    >>> import tempfile
+    >>> from steadynet import resolve, train
+    >>> settings = resolve({"data": "digits", "method": "natural", "epochs": 1, "train_images": 64, "validation": 0.0})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(settings, f"{folder}/run")
+    ...     resume(run.path) == run  # it is finished already
+    True
+    """
     run = RunDirectory.existing(out)
     if run.weights.is_file():
         return run
     config = run.read_config()
     machine = {"device": device, "threads": threads}
     settings = resolve({**config.settings, **{name: value for name, value in machine.items() if value is not None}})
-    with joined(settings.device) as group:
-        group.on_first(run.remove_left_overs)
+    with join_process_group(settings.device) as group:
+        group.on_rank_zero(run.remove_left_overs)
         dataset = data_sets.load(settings.data if data is None else data)
         torch.manual_seed(settings.seed)
-        network = _network(network, config, dataset, run)
+        network = fitting_network(network, config, dataset, run)
         if not run.checkpoint.is_file():
-            _load_initial(network, settings)
+            set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
-        group.on_first(lambda: _keep_model_source(run, settings))
+        group.on_rank_zero(lambda: keep_model_source(run, settings))
         if run.checkpoint.is_file():
             restore(state)
         return _run(state, observer or SilentObserver())
 
 
-def _open(run: RunDirectory, settings: TrainingSettings, config: RunConfig, overwrite: bool) -> None:
-    """The first files of a new run."""
-    if overwrite and run.path.is_dir():
-        run.clear()
-    run.write_config(config)
-    _keep_model_source(run, settings)
-
-
-def _check_place(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
-    """Refuse to write where anything else is, or over the run whose weights are to be loaded."""
-    with disk_errors(run.path):
-        if settings.init and Path(settings.init).resolve() == run.path.resolve():
-            raise UserError(f"{run.path} cannot be both --init and --out")
-        if run.is_free():
-            return
-        if not run.is_run():
-            raise UserError(f"{run.path} exists and is not a run directory: choose another --out")
-        if not overwrite:
-            raise UserError(f"{run.path} exists: --resume goes on with it, --overwrite starts anew")
-
-
-def _network(
-    given: nn.Module | None, config: RunConfig, dataset: data_sets.Dataset, run: RunDirectory | None = None
-) -> nn.Module:
-    """The network given, else the one configured, once it is shown to fit the data."""
-    return networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
-
-
-def _load_initial(network: nn.Module, settings: TrainingSettings) -> None:
-    if settings.init:
-        run = finished(settings.init)
-        load_weights(network, load_tensors(run.weights)[0], run.weights)
-    elif settings.initialisation == "ibp":
-        networks.initialise_for_intervals(network)
-
-
-def _input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> InputFacts:
-    """What the data decides about the network; with statistics of the training images if the settings ask for them."""
-    facts = InputFacts(dataset.image_shape, dataset.class_count)
-    if not settings.normalise:
-        return facts
-    pixels = dataset.split(settings.validation, settings.seed)[0].pixels()
-    axes = (0, *range(2, pixels.dim()))
-    mean, std = pixels.mean(axes), pixels.std(axes, correction=0).clamp_min(1e-3)
-    return dataclasses.replace(facts, mean=tuple(mean.tolist()), std=tuple(std.tolist()))
-
-
-def _keep_model_source(run: RunDirectory, settings: TrainingSettings) -> None:
-    own = networks.custom_source(settings.model)
-    if own and own[0].is_file() and not run.model_source.is_file():
-        source = own[0]
-        write_atomically(run.model_source, lambda temporary: shutil.copyfile(source, temporary))
-
-
 def _run(state: TrainingState, observer: Observer) -> RunDirectory:
-    plan = [phase for phase in state.settings.plan for _ in range(phase.epochs)]
-    observer = observer if state.group.is_first else SilentObserver()
-    observer.on_start(len(plan), state.batches, state.position)
+    """Train from the current position to the end of the last phase."""
+    phase_of_epoch = [phase for phase in state.settings.plan for _ in range(phase.epochs)]
+    observer = observer if state.group.is_rank_zero else SilentObserver()
+    observer.on_start(len(phase_of_epoch), state.batches, state.position)
     with Interruption() as interruption:
-        while state.position.epoch < len(plan):
-            _epoch(state, plan[state.position.epoch], observer, interruption)
-    state.group.on_first(lambda: _finish(state, len(plan)))
+        while state.position.epoch < len(phase_of_epoch):
+            _epoch(state, phase_of_epoch[state.position.epoch], observer, interruption)
+    state.group.on_rank_zero(lambda: _finish(state, len(phase_of_epoch)))
     return state.run
 
 
 def _finish(state: TrainingState, epochs: int) -> None:
+    """Write the trained weights, which mark the run as finished, and remove the checkpoint."""
     save_tensors(state.run.weights, state.network.state_dict(), {"epochs": epochs})
     with disk_errors(state.run.checkpoint):
         state.run.checkpoint.unlink(missing_ok=True)
 
 
 def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption: Interruption) -> None:
+    """Train the rest of one epoch: all of its batches, or those after the position of a checkpoint."""
     settings, position = state.settings, state.position
     objective = settings.objective(phase.method)
     order = _order(len(state.images), settings.seed, position.epoch)[position.batch * settings.batch_size :]
     state.network.train()
     for images, labels in data_sets.batches(state.images, settings.batch_size, order=order, augment=state.augment):
         started = time.perf_counter()
+        # The radius of this batch: ε rises over the first epochs, as the settings say.
         share = settings.radius_share(position.epoch + (position.batch + 1) / state.batches)
-        radius = settings.eps * share
-        rows = state.group.rows(len(images))
-        _step(state, phase, state.terms(objective, images, labels, share, rows), rows.share)
+        batch_slice = state.group.slice_of(len(images))
+        # The loss of the paper's training objective, E[CE − β min NBC], or of another method: a sum of named terms.
+        terms = state.terms(objective, images, labels, share, batch_slice)
+        _step(state, phase, terms, batch_slice.weight)
         position.batch += 1
         position.seconds += time.perf_counter() - started
-        observer.on_batch(position, phase, radius)
+        observer.on_batch(position, phase, settings.eps * share)
         if state.group.any(interruption.requested) and position.batch < state.batches:
-            _check_weights(state, phase)
-            save(state)
-            program = "steadynet" if state.group.is_alone else "torchrun … -m steadynet"
-            raise InterruptedByUserError(
-                f"stopped in epoch {position.epoch + 1} after batch {position.batch}; everything is saved. "
-                f"Go on with: {program} train --resume --out {shlex.quote(str(state.run.path))}"
-            )
+            _save_and_stop(state, phase)
     _finish_epoch(state, phase, observer)
 
 
+def _order(count: int, seed: int, epoch: int) -> Tensor:
+    """Return the order of the images in one epoch. It depends on the seed and the epoch alone."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
+
+
 def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor], weight: float) -> None:
-    """One step by the loss of the whole batch, of which this process has the terms of its rows, of this weight."""
+    """Take one step of gradient descent on the loss of the whole batch.
+
+    Args:
+        state: The training.
+        phase: The current phase, for error messages.
+        terms: The loss terms of this process's slice of the batch.
+        weight: The weight of the slice in the batch.
+    """
     weighted = torch.stack(list(terms.values())) * weight
-    values = dict(zip(terms, state.group.total(weighted).tolist(), strict=True))
+    values = dict(zip(terms, state.group.sum(weighted).tolist(), strict=True))
     if not math.isfinite(sum(values.values())):
         shown = ", ".join(f"{name} = {value:g}" for name, value in values.items())
         raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
     state.position.lr = state.optimiser.param_groups[0]["lr"]
     state.optimiser.zero_grad()
     weighted.sum().backward()
-    state.group.add_gradients(list(state.network.parameters()))
+    state.group.sum_gradients(list(state.network.parameters()))
     if state.settings.gradient_clip:
         nn.utils.clip_grad_norm_(state.network.parameters(), state.settings.gradient_clip)
     state.optimiser.step()
@@ -203,28 +225,41 @@ def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor], weight: 
         state.position.sums[name] = state.position.sums.get(name, 0.0) + value
 
 
+def _save_and_stop(state: TrainingState, phase: Phase) -> None:
+    """Save a checkpoint in mid-epoch, and raise the error that says how to go on."""
+    _check_weights(state, phase)
+    save(state)
+    program = "steadynet" if state.group.is_single else "torchrun … -m steadynet"
+    raise InterruptedByUserError(
+        f"stopped in epoch {state.position.epoch + 1} after batch {state.position.batch}; everything is saved. "
+        f"Go on with: {program} train --resume --out {shlex.quote(str(state.run.path))}"
+    )
+
+
+def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> None:
+    """Measure the epoch, then save a checkpoint."""
+    _check_weights(state, phase)
+    metrics = state.group.on_rank_zero(lambda: _measure(state, phase))
+    state.position = Position(state.position.epoch + 1)
+    save(state)
+    if metrics:  # None in all ranks but rank 0
+        observer.on_epoch(metrics)
+
+
 def _check_weights(state: TrainingState, phase: Phase) -> None:
-    """Weights that are not finite must not replace a good checkpoint."""
+    """Raise a ``UserError`` if a weight is not finite, so that it never replaces a good checkpoint."""
     for name, weights in state.network.named_parameters():
         if not torch.isfinite(weights).all():
             raise _not_finite(f"weights {name} are not finite after batch {state.position.batch}", state, phase)
 
 
 def _not_finite(what: str, state: TrainingState, phase: Phase) -> UserError:
+    """Return the error for a loss or weights that are not finite."""
     good = state.run.checkpoint
     last = f"the last good checkpoint is {good}" if good.is_file() else "there is no checkpoint yet"
     return UserError(
         f"the {what} of epoch {state.position.epoch + 1}, phase {phase.method}; {last}. A smaller --lr usually helps"
     )
-
-
-def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> None:
-    _check_weights(state, phase)
-    metrics = state.group.on_first(lambda: _measure(state, phase))
-    state.position = Position(state.position.epoch + 1)
-    save(state)
-    if metrics:
-        observer.on_epoch(metrics)
 
 
 def _measure(state: TrainingState, phase: Phase) -> EpochMetrics:
@@ -247,8 +282,3 @@ def _measure(state: TrainingState, phase: Phase) -> EpochMetrics:
         )
     state.run.add_metrics(metrics)
     return metrics
-
-
-def _order(count: int, seed: int, epoch: int) -> Tensor:
-    """The order of one epoch's images, known from the seed and the epoch alone."""
-    return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))

@@ -1,4 +1,4 @@
-"""Who watches a training, and what there is to see: how far it is."""
+"""Observers, which follow a training, and the position they are told."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from steadynet.training.notation import Phase
 
 @dataclass
 class Position:
-    """How far a training is: whole epochs, and of the one under way its batches, rate and sums."""
+    """How far a training is.
+
+    Attributes:
+        epoch: How many epochs are finished.
+        batch: How many batches of the current epoch are finished.
+        lr: The learning rate of the last step.
+        seconds: How long the batches of the current epoch took.
+        sums: The sum of each loss term over the batches of the current epoch.
+    """
 
     epoch: int = 0
     batch: int = 0
@@ -20,7 +28,7 @@ class Position:
     sums: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
-        """The mean of each loss term over the epoch so far.
+        """Return the mean of each loss term over the batches of the current epoch so far.
 
         >>> Position(batch=4, sums={"cross_entropy": 2.0}).means()
         {'cross_entropy': 0.5}
@@ -29,26 +37,26 @@ class Position:
 
 
 class Observer(Protocol):
-    """Who watches a training: the command line's progress bar, TensorBoard, a notebook."""
+    """Someone who follows a training: the progress bar of the command line, TensorBoard, a notebook."""
 
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
-        """Before the first batch, once the run directory is there."""
+        """Called before the first batch, with the number of epochs, of batches per epoch, and the position."""
 
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
-        """After each batch."""
+        """Called after each batch, with the radius it was trained for."""
 
     def on_epoch(self, metrics: EpochMetrics) -> None:
-        """After each epoch, with what ``metrics.jsonl`` holds of it."""
+        """Called after each epoch, with what ``metrics.jsonl`` holds of it."""
 
 
 class SilentObserver:
-    """Watches and says nothing."""
+    """An observer that does nothing. Derive from it to override only what you need."""
 
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def on_epoch(self, metrics: EpochMetrics) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""What changes while training: put together, tried out, saved and restored, in one place."""
+"""The state of a training: assemble it, try it out, save it and restore it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,30 @@ from steadynet.graph.training_graph import LiveGraph
 from steadynet.objectives import Batch, Objective
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
-from steadynet.training.distributed.global_batch import Rows
-from steadynet.training.distributed.group import Group
+from steadynet.training.distributed.global_batch import BatchSlice
+from steadynet.training.distributed.process_group import ProcessGroup
 from steadynet.training.observer import Position
-from steadynet.training.schedules import dropped
+from steadynet.training.schedules import remaining_rate
 from steadynet.training.settings import TrainingSettings
 
 
 @dataclass
 class TrainingState:
-    """A network, what trains it and how far it is."""
+    """Everything that a training consists of while it runs.
+
+    Attributes:
+        settings: The settings of the training.
+        run: The run directory.
+        network: The network that is trained.
+        optimiser: The optimiser, which knows the learning rate.
+        schedule: What changes the learning rate after each step; None if it is constant.
+        images: The training images.
+        validation: The images held out for validation.
+        augment: Whether training images are shifted and mirrored at random.
+        device: Where the network is.
+        position: How far the training is.
+        group: The processes of the training.
+    """
 
     settings: TrainingSettings
     run: RunDirectory
@@ -37,29 +51,46 @@ class TrainingState:
     augment: bool
     device: torch.device
     position: Position
-    group: Group = field(default_factory=Group)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
 
     @property
     def batches(self) -> int:
-        """Batches an epoch."""
+        """The number of batches per epoch."""
         return data_sets.batch_count(self.images, self.settings.batch_size)
 
     @cached_property
     def live(self) -> LiveGraph:
-        """The network's graph, for objectives that bound it."""
+        """The graph of the network, for objectives that bound it."""
         return LiveGraph(self.network)
 
     def terms(
-        self, objective: Objective, images: Tensor, labels: Tensor, share: float, rows: Rows | None = None
+        self,
+        objective: Objective,
+        images: Tensor,
+        labels: Tensor,
+        share: float,
+        batch_slice: BatchSlice | None = None,
     ) -> dict[str, Tensor]:
-        """The loss terms of one batch at this share of the radius; of these rows of it, where a group shares it."""
+        """Compute the loss terms of one batch.
+
+        Args:
+            objective: The objective of the current phase.
+            images: The images of the whole batch.
+            labels: Their labels.
+            share: The share of ε that is trained for now.
+            batch_slice: The slice of the batch that this process computes; the whole batch unless given.
+
+        Returns:
+            The terms by name, each a mean over the slice.
+        """
         radius = self.settings.eps * share
-        if rows:
-            images, labels = rows(images), rows(labels)
+        if batch_slice:
+            images, labels = batch_slice.take(images), batch_slice.take(labels)
         images, labels = images.to(self.device), labels.to(self.device)
-        batch = Batch(self.network, images, labels, radius, share, self.live, self.group.total_of(rows))
+        total = self.group.sum_over_batch(batch_slice)
+        batch = Batch(self.network, images, labels, radius, share, self.live, total)
         amp = self.settings.amp and self.device.type == "cuda"
-        with torch.autocast("cuda", torch.bfloat16, enabled=amp), self.group.seeing_all(rows):
+        with torch.autocast("cuda", torch.bfloat16, enabled=amp), self.group.global_batch(batch_slice):
             return objective.terms(batch)
 
 
@@ -68,15 +99,21 @@ def assemble(
     run: RunDirectory,
     network: nn.Module,
     dataset: data_sets.Dataset,
-    group: Group | None = None,
+    group: ProcessGroup | None = None,
 ) -> TrainingState:
-    """The state before the first batch; what cannot be trained is said here, before anything is written."""
+    """Assemble the state before the first batch, and try every phase on a small batch.
+
+    Nothing is written yet, so what cannot be trained leaves no files behind.
+
+    Raises:
+        UserError: The network has no weights, or a phase fails.
+    """
     if settings.threads:
         torch.set_num_threads(settings.threads)
     if not any(parameter.requires_grad for parameter in network.parameters()):
         raise UserError("the model has no weights to train")
-    group = group or Group()
-    device = pick_device(settings.device) if group.is_alone else group.device
+    group = group or ProcessGroup()
+    device = pick_device(settings.device) if group.is_single else group.device
     network = network.to(device)
     if any(parameter.dim() == 4 for parameter in network.parameters()):
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -88,34 +125,39 @@ def assemble(
     state = TrainingState(
         settings, run, network, optimiser, schedule, images, validation, dataset.augment, device, Position(), group
     )
-    group.check_same("the settings, the images or their order", [*_identity(settings), images.images, images.labels])
-    group.share(list(network.state_dict().values()))
-    _rehearse(state)
+    group.check_equal("the settings, the images or their order", [_as_bytes(settings), images.images, images.labels])
+    group.broadcast(list(network.state_dict().values()))
+    _try_every_phase(state)
     return state
 
 
-def _identity(settings: TrainingSettings) -> list[Tensor]:
-    """What all processes of one training must agree on, as bytes."""
+def _as_bytes(settings: TrainingSettings) -> Tensor:
+    """Return the settings that all processes of one training must agree on, as a tensor of bytes."""
     config = dataclasses.replace(settings, device="auto", threads=None).as_config()
-    return [torch.tensor(list(repr(sorted(config.items())).encode()), dtype=torch.uint8)]
+    return torch.tensor(list(repr(sorted(config.items())).encode()), dtype=torch.uint8)
 
 
 def _schedule(
     settings: TrainingSettings, optimiser: torch.optim.Optimizer, batches: int
 ) -> torch.optim.lr_scheduler.LRScheduler | None:
+    """Return what changes the learning rate; None if it is constant."""
     steps = settings.total_epochs * batches
     if settings.schedule == "one-cycle":
         return torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, total_steps=steps)
     if settings.schedule == "drops":
         drops = settings.drops or ()
-        return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: dropped(step / steps, drops))
+        return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: remaining_rate(step / steps, drops))
     return None
 
 
-def _rehearse(state: TrainingState) -> None:
-    """Every phase's loss of one small batch, without a trace: the last phase must not fail after days of the first.
+def _try_every_phase(state: TrainingState) -> None:
+    """Compute the loss of every phase on a small batch, so that a later phase cannot fail after days of training.
 
-    The batch has one image if the last batch of an epoch has, which batch normalisation of features cannot take.
+    The network and the random generators are left as they were. The batch has one image if the last batch of an epoch
+    has one, because batch norm of features cannot normalise a single image.
+
+    Raises:
+        UserError: A phase fails.
     """
     settings = state.settings
     last = len(state.images) % settings.batch_size or settings.batch_size
@@ -137,10 +179,14 @@ def _rehearse(state: TrainingState) -> None:
 
 
 def save(state: TrainingState) -> None:
-    """Everything that going on takes, as the run's checkpoint; all processes must have the same weights."""
-    state.group.check_same("the weights", list(state.network.state_dict().values()))
-    state.group.share_generators()
-    state.group.on_first(lambda: _save(state))
+    """Write the run's checkpoint, with everything that is needed to go on.
+
+    Raises:
+        UserError: The processes of the training do not have the same weights.
+    """
+    state.group.check_equal("the weights", list(state.network.state_dict().values()))
+    state.group.broadcast_generators()
+    state.group.on_rank_zero(lambda: _save(state))
 
 
 def _save(state: TrainingState) -> None:
@@ -158,7 +204,7 @@ def _save(state: TrainingState) -> None:
 
 
 def restore(state: TrainingState) -> None:
-    """The state of the run's checkpoint."""
+    """Read the run's checkpoint into the state."""
     tensors, facts = load_tensors(state.run.checkpoint)
     weights = {name.removeprefix("network."): tensors[name] for name in tensors if name.startswith("network.")}
     load_weights(state.network, weights, state.run.checkpoint)

@@ -1,4 +1,4 @@
-"""TensorBoard events of a training, where the optional extra is installed."""
+"""Write TensorBoard events of a training, if the optional package is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from steadynet.runs.metrics import EpochMetrics
 
 
 class EventWriter:
-    """The numbers of every epoch as TensorBoard events, in a folder of the run."""
+    """Writes the numbers of every epoch as TensorBoard events, into a folder of the run.
+
+    Raises:
+        UserError: TensorBoard is not installed.
+    """
 
     def __init__(self, run: RunDirectory) -> None:
         try:
@@ -27,7 +31,7 @@ class EventWriter:
             self._writer.close()
 
     def open(self, epochs_done: int) -> None:
-        """Start to write; events of later epochs, from before a training was killed, count no more."""
+        """Start to write after this many epochs. Events of later epochs, by a training that was killed, are dropped."""
         with disk_errors(self.folder):
             self._writer = self._kind(str(self.folder), purge_step=epochs_done + 1)
 

@@ -1,0 +1,86 @@
+"""What happens before the first batch: check the place, build the network, write the first files."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from torch import nn
+
+from steadynet import data as data_sets
+from steadynet import networks
+from steadynet.errors import UserError
+from steadynet.files import disk_errors, write_atomically
+from steadynet.runs.config import InputFacts, RunConfig
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.tensors import load_tensors, load_weights
+from steadynet.runs.trained import build_network, finished_run
+from steadynet.training.settings import TrainingSettings
+
+SMALLEST_STD = 1e-3  # of a channel, so that normalisation never divides by zero
+
+
+def check_place(run: RunDirectory, settings: TrainingSettings, overwrite: bool) -> None:
+    """Check that a new run may be written to its directory.
+
+    Raises:
+        UserError: The directory holds something else, a run that must not be replaced, or the run whose weights are to
+            be loaded.
+    """
+    with disk_errors(run.path):
+        if settings.init and Path(settings.init).resolve() == run.path.resolve():
+            raise UserError(f"{run.path} cannot be both --init and --out")
+        if run.is_free():
+            return
+        if not run.is_run():
+            raise UserError(f"{run.path} exists and is not a run directory: choose another --out")
+        if not overwrite:
+            raise UserError(f"{run.path} exists: --resume goes on with it, --overwrite starts anew")
+
+
+def open_run(run: RunDirectory, settings: TrainingSettings, config: RunConfig, overwrite: bool) -> None:
+    """Write the first files of a new run. With ``overwrite``, remove those of the old one first."""
+    if overwrite and run.path.is_dir():
+        run.clear()
+    run.write_config(config)
+    keep_model_source(run, settings)
+
+
+def keep_model_source(run: RunDirectory, settings: TrainingSettings) -> None:
+    """Copy the user's own model file into the run directory, unless a copy is there."""
+    own = networks.custom_source(settings.model)
+    if own and own[0].is_file() and not run.model_source.is_file():
+        source = own[0]
+        write_atomically(run.model_source, lambda temporary: shutil.copyfile(source, temporary))
+
+
+def input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> InputFacts:
+    """Return what the data decides about the network, with the statistics of its pixels if they are normalised."""
+    facts = InputFacts(dataset.image_shape, dataset.class_count)
+    if not settings.normalise:
+        return facts
+    pixels = dataset.split(settings.validation, settings.seed)[0].pixels()
+    axes = (0, *range(2, pixels.dim()))
+    mean, std = pixels.mean(axes), pixels.std(axes, correction=0).clamp_min(SMALLEST_STD)
+    return dataclasses.replace(facts, mean=tuple(mean.tolist()), std=tuple(std.tolist()))
+
+
+def fitting_network(
+    given: nn.Module | None, config: RunConfig, dataset: data_sets.Dataset, run: RunDirectory | None = None
+) -> nn.Module:
+    """Build the network that the configuration names, or take the given one, and check that it fits the data.
+
+    Raises:
+        UserError: The network cannot take the images, or has another number of classes.
+    """
+    return networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
+
+
+def set_initial_weights(network: nn.Module, settings: TrainingSettings) -> None:
+    """Load the weights of the run ``init``, or draw those for interval bounds, if the settings ask for it."""
+    if settings.init:
+        run = finished_run(settings.init)
+        load_weights(network, load_tensors(run.weights)[0], run.weights)
+    elif settings.initialisation == "ibp":
+        networks.initialise_for_intervals(network)
