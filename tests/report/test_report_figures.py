@@ -69,11 +69,34 @@ def test_methods_can_be_told_apart_without_colour():
         assert len({getattr(style, what) for style in known}) == 5
 
 
-def test_labels_of_points_that_coincide_do_not():
+def test_the_legend_has_each_method_once():
+    panel = charts(of_the_paper("rq1-mnist"))["radii"].panels[0]
+    legend = ["trades", "madry", "rs", "nbc", "paper"]
+    assert [series.name for series in panel.series if series.in_legend] == legend
+    assert [trace["name"] for trace in _traces(panel) if trace["showlegend"]] == legend
+    assert sum(series.faint and series.has_values for series in panel.series) == 4
+
+
+def _traces(panel):
+    return chart_as_json(Chart("name", "Heading", "subject", [panel]))["panels"][0]["traces"]
+
+
+@pytest.fixture
+def crowd():
+    """Four points in one place, and one elsewhere."""
     looks = styles(["trades", "madry", "rs", "nbc"])
     series = [Series(name, [97.0], [50.0], look, labels=[name]) for name, look in looks.items()]
-    panel = Panel("", "", "", Kind.POINTS, [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
-    figure = draw(Chart("crowd", "A crowd", "of points", [panel]))
+    return Panel("", "", "", Kind.POINTS, [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
+
+
+def test_labels_of_points_that_coincide_do_not_on_the_page(crowd):
+    positions = [trace["textposition"] for trace in _traces(crowd)]
+    assert len(set(positions[:4])) == 4
+    assert positions[4] == "top center"
+
+
+def test_labels_of_points_that_coincide_do_not_in_print(crowd):
+    figure = draw(Chart("crowd", "A crowd", "of points", [crowd]))
     FigureCanvasAgg(figure).draw()
     boxes = [label.get_window_extent() for label in figure.axes[0].texts]
     assert len(boxes) == 5

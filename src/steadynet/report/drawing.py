@@ -14,7 +14,7 @@ from steadynet.report.labels import Box, choose_places
 
 Handles = dict[str, Artist]  # what the legend shows, by the name of the series
 
-LABEL_SIZE = 8  # points
+LABEL_SIZE = MARKER_SIZE = 8  # points
 LABEL_HEIGHTS = (4, -10, 14, -20)  # points above the labelled point, in the order in which they are tried
 LINE_STYLES = {Dash.SOLID: "-", Dash.DASHED: "--", Dash.DOTTED: ":"}
 SETTINGS: dict[Any, Any] = {
@@ -114,7 +114,7 @@ def _draw_lines(panel: Panel, axis: Axes) -> Handles:
             color=style.colour,
             marker=style.marker or None,
             markevery=max(1, len(series.x) // 8) if panel.kind is Kind.STEPS else None,
-            markersize=8 if panel.kind is Kind.POINTS else 5,
+            markersize=MARKER_SIZE if panel.kind is Kind.POINTS else 5,
             markerfacecolor="white" if series.is_open else style.colour,
             linestyle="none" if is_one_point else LINE_STYLES[series.dash],
             linewidth=1.1 if series.faint else 1.7,
@@ -126,7 +126,7 @@ def _draw_lines(panel: Panel, axis: Axes) -> Handles:
 
 
 def _write_labels(panel: Panel, axis: Axes) -> None:
-    """Write each label beside its point, where it covers no other label."""
+    """Write each label beside its point, where it covers no marker and no other label."""
     points = [
         (float(x), y, label)
         for series in panel.series
@@ -134,12 +134,13 @@ def _write_labels(panel: Panel, axis: Axes) -> None:
         if y is not None
     ]
     offsets = [[(right, up) for up in LABEL_HEIGHTS for right in (6, -6 - _label_width(label))] for *_, label in points]
+    middles, half = [_in_points(axis, x, y) for x, y, _ in points], MARKER_SIZE / 2
     places = [
         [Box(across + right, above + up, _label_width(label), LABEL_SIZE + 1) for right, up in choices]
-        for (x, y, label), choices in zip(points, offsets, strict=True)
-        for across, above in [_in_points(axis, x, y)]
+        for (*_, label), choices, (across, above) in zip(points, offsets, middles, strict=True)
     ]
-    for (x, y, label), choices, number in zip(points, offsets, choose_places(places), strict=True):
+    markers = [Box(across - half, up - half, MARKER_SIZE, MARKER_SIZE) for across, up in middles]
+    for (x, y, label), choices, number in zip(points, offsets, choose_places(places, markers), strict=True):
         axis.annotate(_plain(label), (x, y), xytext=choices[number], textcoords="offset points", fontsize=LABEL_SIZE)
 
 

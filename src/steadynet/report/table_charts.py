@@ -130,7 +130,7 @@ def _by_radius(table: Table) -> Chart | None:
             lines = [line for line in table.lines if line.metric.name == name and line.eps is not None]
             if len(lines) > 1:
                 panels.append(_radius_panel(table, model, lines))
-    note = "Solid lines are ours, faint dotted lines are the paper's." if table.has_paper else ""
+    note = "Faint dotted lines are the paper's." if table.has_paper else ""
     return chart_of(f"{table.name}-radii", "By radius", table.title, panels, note, across=2)
 
 
@@ -144,7 +144,10 @@ def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
             name = f"{column[1]}, paper"
             series += [Series(name, x, papers, looks[column[1]], faint=True, in_legend=not curve.has_values), curve]
     metric, ticks = lines[0].metric, {line.eps or 0.0: radius(line.eps) for line in lines}
-    title, drawable = f"{model}: {metric.label}", sorted(_drawable(series), key=lambda curve: not curve.faint)
+    drawable = sorted(_drawable(series), key=lambda curve: not curve.faint)  # ours are drawn over the paper's
+    if any(curve.faint for curve in drawable):
+        drawable.append(Series("paper", x[:1], [None], Style(GREY, "", ""), faint=True))  # for the legend only
+    title = f"{model}: {metric.label}"
     return Panel(title, "ε", metric.label, Kind.LINES, drawable, percent=True, tick_names=ticks)
 
 
