@@ -1,4 +1,4 @@
-"""Training methods, one file each; ``a+b`` joins an objective and regularisers."""
+"""Training methods, one file each. ``a+b`` joins an objective with a regulariser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def available() -> dict[str, type[Objective]]:
 
 
 def parts_of(method: str) -> list[str]:
-    """The plug-ins a method is made of; regularisers alone join ``natural``.
+    """Return the names of the objectives that a method joins. Regularisers alone join ``natural``.
+
+    Raises:
+        UserError: A name is unknown or given twice, or two parts are not regularisers.
 
     >>> parts_of("nbc"), parts_of("trades+nbc")
     (['natural', 'nbc'], ['trades', 'nbc'])
@@ -35,7 +38,15 @@ def parts_of(method: str) -> list[str]:
 
 
 def build(method: str, settings: Mapping[str, Mapping[str, Any]] | None = None) -> Objective:
-    """The objective called ``method``, with settings a part: ``{"nbc": {"beta": 2.0}}``."""
+    """Build the objective of a method.
+
+    Args:
+        method: The name of a method, or several joined by ``+``.
+        settings: The settings of each part: ``{"nbc": {"beta": 2.0}}``. All others have their defaults.
+
+    Raises:
+        UserError: A name is unknown, or a setting does not fit.
+    """
     known, settings = available(), settings or {}
     parts = tuple(make(known[name], settings.get(name, {})) for name in parts_of(method))
     return parts[0] if len(parts) == 1 else Combination(parts=parts)

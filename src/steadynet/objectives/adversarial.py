@@ -1,4 +1,4 @@
-"""The settings that every method with an inner attack shares."""
+"""What all training methods with an inner attack share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class AttackingObjective(Objective):
-    """An objective whose loss is taken at a point that an attack found inside the region."""
+    """Base class of objectives whose loss is computed at a point x' that an attack finds inside the region."""
 
     steps: int = setting(10, "steps of the inner attack (k)")
     step_size: float | None = setting(
@@ -31,11 +31,15 @@ class AttackingObjective(Objective):
             raise UserError(f"step_size = {self.step_size}: a step must be larger than 0")
 
     def step_length(self, radius: float) -> float:
-        """α: the step given, else a tenth of the radius; more where fewer than ten steps would not reach its end."""
+        """Return the length α of a step.
+
+        Unless the user gives one, it is a tenth of the radius. Fewer than ten steps are longer, so that they can reach
+        the edge of the region.
+        """
         return radius / min(10, max(self.steps, 1)) if self.step_size is None else self.step_size
 
     def adversarial_cross_entropy(self, batch: Batch) -> Tensor:
-        """CE(f(x'), y) at the x' that PGD finds from a uniform start."""
+        """Compute CE(f(x'), y) at the x' that PGD finds from a uniform start."""
         region = batch.region(self.clip)
         with evaluation_mode(batch.network):
             points = maximise_cross_entropy(

@@ -1,4 +1,4 @@
-"""What a training method is: named loss terms of one batch."""
+"""The base class of training methods, and the batch that their loss terms are computed from."""
 
 from __future__ import annotations
 
@@ -20,26 +20,48 @@ from steadynet.networks.preactivations import Activations, activations
 
 @dataclass
 class Batch:
-    """One batch as the terms of a loss see it: what several terms need is computed once."""
+    """One batch of images, as the loss terms of an objective see it.
+
+    Everything that several terms need is computed once, when it is first used.
+
+    Args:
+        network: The network.
+        images: The images x, (batch, *image), with pixels in [0, 1].
+        labels: Their labels y, (batch,); None for objectives that need no labels.
+        radius: The radius that is trained for now.
+        share: The radius as a share of the one trained for in the end: less than 1 while it rises.
+        live: The graph of the network, kept from batch to batch; made anew unless given.
+        total: Turns a sum over these images into the sum over the whole batch, if several processes share the batch.
+            A term that is not a plain mean over images must sum through it.
+
+    >>> import torch
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> batch = Batch(model, torch.rand(3, 4), torch.tensor([0, 1, 0]), radius=0.1)
+    >>> batch.clean.logits.shape, [layer.shape for layer in batch.clean.preactivations]
+    (torch.Size([3, 2]), [torch.Size([3, 8])])
+    """
 
     network: nn.Module
     images: Tensor
     labels: Tensor | None
     radius: float
-    share: float = 1.0  # of the radius trained for: less while it rises
-    live: LiveGraph | None = None  # the network's graph, kept from batch to batch
-    total: Callable[[Tensor], Tensor] = lambda part: part  # makes a sum over these rows one over all processes'
+    share: float = 1.0
+    live: LiveGraph | None = None
+    total: Callable[[Tensor], Tensor] = lambda part: part
     _statistics: Statistics = field(default_factory=dict, init=False)
 
     @cached_property
     def clean(self) -> Activations:
-        """The pass on the clean images, with gradients."""
+        """The forward pass at the clean images, with gradients: logits and ReLU inputs."""
         with recorded_statistics(self.network) as self._statistics:
             return activations(self.network, self.images)
 
     @cached_property
     def clean_in_evaluation(self) -> Activations:
-        """The same pass as an attack sees it: in evaluation mode, so that points do not influence each other."""
+        """The forward pass at the clean images in evaluation mode, where images do not influence each other.
+
+        Attacks use it. For a network that does not depend on its mode, it is ``clean``.
+        """
         if not depends_on_mode(self.network) or not self.network.training:
             return self.clean
         with evaluation_mode(self.network):
@@ -47,74 +69,122 @@ class Batch:
 
     @cached_property
     def graph(self) -> Graph:
-        """The network as bounds see it, with gradients; batch norm by the statistics of the clean batch."""
+        """The graph of the network, to compute bounds with gradients.
+
+        Batch norms in training mode use the statistics of the clean images.
+        """
         if normalises_batches(self.network):
-            _ = self.clean  # the pass that takes them
+            _ = self.clean  # the forward pass that records the statistics
         live = self.live or LiveGraph(self.network)
         return live.graph(tuple(self.images.shape[1:]), self._statistics)
 
     def logits_at(self, points: Tensor) -> Tensor:
-        """f at other points, with gradients; batch norm by the statistics of the clean batch."""
+        """Compute the logits at other points, with gradients.
+
+        Batch norms in training mode use the statistics of the clean images.
+        """
         return self.graph.values(points)[-1] if normalises_batches(self.network) else self.network(points)
 
     @property
     def targets(self) -> Tensor:
-        """The labels; an objective that needs them says so when they are missing."""
+        """The labels.
+
+        Raises:
+            UserError: There are none.
+        """
         if self.labels is None:
             raise UserError("this objective needs labels: call it as objective(network, images, labels)")
         return self.labels
 
     def region(self, clip: bool) -> InputRegion:
-        """The ε-box around each image."""
+        """Return the region around each image: all inputs within ``radius``; with ``clip``, inside [0, 1]."""
         return InputRegion.around(self.images, self.radius, clip=clip)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a method's authors train with it, where the user does not say: ``TrainingSettings`` explains each."""
+    """How the authors of a method train with it, for the settings that the user does not give.
+
+    ``TrainingSettings`` explains each field.
+
+    Attributes:
+        hold_share: The setting ``hold`` as a share of all epochs.
+        warmup_share: The setting ``warmup`` as a share of all epochs.
+    """
 
     lr: float | None = None
     schedule: Literal["constant", "one-cycle", "drops"] = "constant"
     drops: tuple[float, ...] = (0.5, 0.75)
     ramp: Literal["linear", "smooth"] = "linear"
-    hold_share: float = 0.0  # of all epochs
-    warmup_share: float = 0.0  # of all epochs
+    hold_share: float = 0.0
+    warmup_share: float = 0.0
     gradient_clip: float = 0.0
     initialisation: Literal["default", "ibp"] = "default"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """A training method. A subclass is one file: ``name``, ``summary``, its settings as fields, and ``terms``.
+    """Base class of training methods. A method is one file: a subclass with ``name``, ``summary`` and ``terms``.
 
-    Called like a loss of PyTorch it returns one number to minimise; in the loop its named terms are shown and summed.
+    The fields that a subclass declares with :func:`~steadynet.plugins.setting` are its settings. The training loop
+    shows the named terms and minimises their sum. Called like a loss of PyTorch, an objective returns that sum.
+
+    Args:
+        eps: The radius for calls that give none.
+
+    Attributes:
+        name: What users call the method.
+        summary: What it minimises, in a few words.
+        is_regulariser: Whether it joins another objective, as ``nbc`` does in ``trades+nbc``.
+        strength: The name of the setting that ``steadynet tune`` searches; if None, it searches the radius.
+
+    >>> import torch
+    >>> from steadynet.objectives import build
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> objective = build("trades+nbc", {"nbc": {"beta": 2.0}})
+    >>> loss = objective(model, torch.rand(3, 4), torch.tensor([0, 1, 0]), radius=0.1)
+    >>> loss.backward()
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    is_regulariser: ClassVar[bool] = False  # a regulariser joins another objective: ``trades+nbc``
-    strength: ClassVar[str | None] = None  # the setting that ``steadynet tune`` searches; without one, the radius
+    is_regulariser: ClassVar[bool] = False
+    strength: ClassVar[str | None] = None
 
-    eps: float | None = None  # the radius where a call gives none
+    eps: float | None = None
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
-        """The settings its authors published for this data set and radius; the defaults where there are none."""
+        """Return the settings that its authors published for a data set and radius, where they are not the defaults."""
         return {}
 
     @classmethod
     def recipe(cls, data: str, eps: float) -> Recipe:
-        """How its authors train on this data set at this radius."""
+        """Return how its authors train on a data set at a radius."""
         return Recipe()
 
     @abstractmethod
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The loss terms by name, weighted: their sum is what training minimises."""
+        """Compute the loss terms of one batch.
+
+        Returns:
+            The terms by name, each already weighted. Training minimises their sum.
+        """
 
     def __call__(
         self, network: nn.Module, images: Tensor, labels: Tensor | None = None, radius: float | None = None
     ) -> Tensor:
-        """The loss of one batch, ready for ``backward()``."""
+        """Compute the loss of one batch, ready for ``backward()``.
+
+        Args:
+            network: The network.
+            images: The images, (batch, *image), with pixels in [0, 1].
+            labels: Their labels, (batch,), if the objective needs them.
+            radius: The radius to train for; ``eps`` unless given.
+
+        Raises:
+            UserError: The radius or the labels are missing.
+        """
         radius = self.eps if radius is None else radius
         if radius is None:
             raise UserError(f"{type(self).__name__} needs a radius: {type(self).__name__}(eps=0.1)")
@@ -124,10 +194,10 @@ class Objective(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Combination(Objective):
-    """An objective and regularisers, their terms side by side on one shared batch."""
+    """An objective joined with regularisers, such as ``trades+nbc``. All parts share one batch."""
 
     parts: tuple[Objective, ...]
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of all parts."""
+        """Compute the terms of all parts."""
         return {name: term for part in self.parts for name, term in part.terms(batch).items()}

@@ -1,4 +1,4 @@
-"""What the certified methods share: the worst case of a box, its regulariser, and how their authors train."""
+"""What the certified training methods share: the worst case in a box, a regulariser, and their authors' recipe."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ from steadynet.objectives.base import Batch, Objective, Recipe
 from steadynet.objectives.rs import l1_norm
 from steadynet.plugins import setting
 
-Total = Callable[[Tensor], Tensor]
-TOLERANCE = 0.5  # of the warm-up regulariser: what the two ratios should reach
-STEP_DROPS = (0.5, 0.8, 0.9)  # the shares of an attack after which its step falls to a tenth
+Total = Callable[[Tensor], Tensor]  # turns a sum over these images into one over the batch of all processes
+TOLERANCE = 0.5  # τ of the warm-up regulariser: the smallest ratio that costs nothing
+STEP_DROPS = (0.5, 0.8, 0.9)  # after these shares of an attack, its steps become ten times shorter
 
 
 class Propagated(NamedTuple):
-    """A box carried through the network: a ball around every value, and the ReLU inputs among them."""
+    """Interval bounds of every value of a network over a box.
+
+    Attributes:
+        values: One ball (centre and radius) per value of the graph; the first is the box itself.
+        relus: Those of them that are inputs of ReLUs.
+    """
 
     values: list[Ball]
     relus: list[Ball]
@@ -37,7 +42,7 @@ class Propagated(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedObjective(Objective):
-    """An objective with the cross-entropy of the worst logits that interval bounds allow in a box."""
+    """Base class of objectives that minimise an upper bound of the loss over a box, by interval bounds."""
 
     clip: bool = setting(True, "keep the region inside [0, 1]")
     l1_weight: float = setting(0.0, "w_l1, the weight of the L1 norm of the weights")
@@ -50,7 +55,10 @@ class CertifiedObjective(Objective):
 
     @classmethod
     def recipe(cls, data: str, eps: float) -> Recipe:
-        """Shi et al. (2021), as SABR and MTL-IBP use it: 70 epochs on MNIST, 160 on CIFAR-10, as shares of them."""
+        """Return the recipe of Shi et al. (2021), which SABR and MTL-IBP use, too.
+
+        Published for 70 epochs on MNIST and 160 on CIFAR-10; here as shares of the training.
+        """
         cifar = data == "cifar10"
         return Recipe(
             lr=5e-4,
@@ -64,17 +72,20 @@ class CertifiedObjective(Objective):
         )
 
     def propagate(self, batch: Batch, region: InputRegion) -> Propagated:
-        """The region through the network by interval bounds, differentiable in the weights."""
+        """Propagate a box through the network by interval bounds, with gradients with respect to the weights."""
         graph = batch.graph
         values = propagate_balls(graph, Interval(region.lower, region.upper))
         return Propagated(values, [values[graph.source(relu)] for relu in graph.relus])
 
     def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
-        """CE of the worst-case logits, an upper bound of CE(f(x'), y) over the region."""
+        """Compute the cross-entropy of the worst case, an upper bound of CE(f(x'), y) for every x' of the box.
+
+        The worst case has the smallest margins y_label − y_j that interval bounds allow, for all classes j at once.
+        """
         return F.cross_entropy(-ibp_margins(batch.graph, found.values, batch.targets), batch.targets)
 
     def penalties(self, batch: Batch, found: Propagated | None) -> dict[str, Tensor]:
-        """The warm-up regulariser, while ε rises, and the L1 norm, where they have a weight."""
+        """Compute the warm-up regulariser, which fades while ε rises, and the L1 norm, if they have a weight."""
         terms = {}
         if self.balance:
             weight = self.balance * (1 - batch.share)
@@ -86,19 +97,29 @@ class CertifiedObjective(Objective):
 
 
 def warmup_regulariser(found: Propagated, total: Total = lambda part: part) -> Tensor:
-    """Shi et al.'s regulariser: layers' intervals no wider than the input's, active and inactive ReLUs in balance.
+    """Compute the warm-up regulariser of Shi et al. (2021): tight bounds, and active and inactive ReLUs in balance.
 
-    A layer costs max(0, τ − ratio)/τ for each of three ratios: mean half width of the input to the layer's, and the
-    smaller to the larger of the active and inactive ReLUs' mean centre and of their variance; τ = 1/2. These are of
-    the whole batch: ``total`` makes a sum over its rows here one over all, where several processes share a batch.
+    Each layer costs the sum of max(0, τ − ratio)/τ over three ratios, with τ = 1/2, and the result is the mean over
+    the layers. The ratios are
+
+    - tightness: the mean radius of the input, divided by that of the layer;
+    - balance of means: the smaller divided by the larger of what active and inactive ReLUs contribute to the mean of
+      the layer's centres, without signs;
+    - balance of variances: the same for what they contribute to the variance.
+
+    Args:
+        found: The interval bounds of the batch.
+        total: Turns a sum over these images into one over the whole batch, if several processes share it. The ratios
+            are those of the whole batch.
     """
-    width = _mean(found.values[0].radius, total)
-    cost = width.new_zeros(())
+    input_radius = _mean(found.values[0].radius, total)
+    cost = input_radius.new_zeros(())
     for layer in found.relus:
-        cost = cost + _shortfall(width, _mean(layer.radius, total))
-        active, inactive = (_moments(layer.centre, _positive(layer, sign), total) for sign in (1, -1))
+        cost = cost + _shortfall(input_radius, _mean(layer.radius, total))
+        active, inactive = (_moments(layer.centre, _has_sign(layer, sign), total) for sign in (1, -1))
         if active and inactive:
-            cost = cost + _shortfall(*_sorted(active[0], -inactive[0])) + _shortfall(*_sorted(active[1], inactive[1]))
+            cost = cost + _shortfall(*_sorted(active.mean, -inactive.mean))
+            cost = cost + _shortfall(*_sorted(active.variance, inactive.variance))
     return cost / max(len(found.relus), 1)
 
 
@@ -107,32 +128,56 @@ def _mean(tensor: Tensor, total: Total) -> Tensor:
 
 
 def _shortfall(one: Tensor, other: Tensor) -> Tensor:
+    """Compute max(0, τ − one/other)/τ."""
     return F.relu(TOLERANCE - one / other.clamp_min(1e-12)) / TOLERANCE
 
 
 def _sorted(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smaller and the larger of two numbers."""
     return torch.minimum(one, other), torch.maximum(one, other)
 
 
-def _positive(layer: Ball, sign: int) -> Tensor:
-    """1 where sign · value is positive all over the ball, else 0; as numbers, since truth values are slow on a CPU."""
+def _has_sign(layer: Ball, sign: int) -> Tensor:
+    """Return 1 where all values of the ball have this sign, otherwise 0.
+
+    The result holds numbers, because operations on truth values are slow on a CPU.
+    """
     with torch.no_grad():
         return layer.centre.mul(sign).sub_(layer.radius).sign_().clamp_min_(0)
 
 
-def _moments(centre: Tensor, group: Tensor, total: Total) -> tuple[Tensor, Tensor] | None:
-    """Sums over a group, a neuron of all: its centres, their squared distances to the mean of all; None if empty."""
+class _Moments(NamedTuple):
+    """What one group of ReLUs, active or inactive, contributes to the mean and the variance of a layer's centres."""
+
+    mean: Tensor
+    variance: Tensor
+
+
+def _moments(centre: Tensor, group: Tensor, total: Total) -> _Moments | None:
+    """Compute what a group contributes to the mean and the variance of a layer's centres; None for an empty group.
+
+    With N neurons, of which G are in the group, and m the mean of all N centres c, they are Σ_G c / N and
+    Σ_G (c − m)² / N.
+
+    Args:
+        centre: The centres of a layer's bounds, (batch, *layer).
+        group: 1 for each neuron of the group, 0 for all others, in the same shape.
+        total: Turns a sum over these images into one over the whole batch.
+    """
     sums = _Sums.apply(centre, group)  # type: ignore[no-untyped-call]
     parts = torch.stack([*sums, group.sum(), centre.new_tensor(centre.numel())])
     whole, chosen, squares, size, count = total(parts)
     if not size:
         return None
     mean = whole / count
-    return chosen / count, (squares - 2 * mean * chosen + mean**2 * size) / count
+    return _Moments(chosen / count, (squares - 2 * mean * chosen + mean**2 * size) / count)
 
 
 class _Sums(torch.autograd.Function):
-    """Σ c, Σ g·c and Σ g·c² of a tensor c and a group g of 0 and 1, with a gradient that keeps the memory layout."""
+    """The sums Σ c, Σ g·c and Σ g·c² of a tensor c and a group g of zeros and ones.
+
+    The gradient is written out, so that it keeps the memory layout of c.
+    """
 
     @staticmethod
     def forward(ctx: Any, centre: Tensor, group: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -149,7 +194,10 @@ class _Sums(torch.autograd.Function):
 
 @dataclass(frozen=True, kw_only=True)
 class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
-    """A certified objective with an inner attack: 8 steps of ε/2 that fall to a tenth at 50, 80 and 90 %."""
+    """Base class of certified objectives with an inner attack.
+
+    As published for SABR, the attack takes 8 steps of ε/2, ten times shorter after 50, 80 and 90 % of them.
+    """
 
     steps: int = setting(8, "steps of the inner attack (k)")
     decay: bool = setting(True, "let the attack's step fall to a tenth after 50, 80 and 90 % of its steps")
@@ -159,16 +207,16 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
         AttackingObjective.__post_init__(self)
 
     def step_length(self, radius: float) -> float:
-        """α: the step given, else half the radius."""
+        """Return the length α of the first step: half the radius, unless the user gives one."""
         return radius / 2 if self.step_size is None else self.step_size
 
     def step_lengths(self, radius: float) -> list[float]:
-        """α of every step."""
+        """Return the length of every step."""
         drops = [sum(step / self.steps >= drop for drop in STEP_DROPS) * self.decay for step in range(self.steps)]
         return [self.step_length(radius) * 0.1**drop for drop in drops]
 
     def attacked(self, batch: Batch, region: InputRegion) -> Tensor:
-        """The points of the region that PGD finds from a uniform start, in evaluation mode."""
+        """Return the points of the region that PGD finds from a uniform start."""
         with evaluation_mode(batch.network):
             return maximise_cross_entropy(
                 batch.network,
@@ -181,7 +229,7 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
 
 
 def by_setting(data: str, eps: float, values: tuple[Any, Any, Any, Any]) -> Any:
-    """The value for the published setting nearest to this one: MNIST 0.1, MNIST 0.3, CIFAR-10 2/255 and 8/255.
+    """Choose the value of the nearest published setting: MNIST 0.1, MNIST 0.3, CIFAR-10 2/255 and 8/255.
 
     >>> [by_setting(*case, (1, 2, 3, 4)) for case in (("mnist", 0.1), ("digits", 0.3), ("cifar10", 8 / 255))]
     [1, 2, 4]

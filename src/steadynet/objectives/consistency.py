@@ -1,6 +1,10 @@
-"""Neuron behaviour consistency (Algorithms 1 and 2 of the paper).
+"""Neuron behaviour consistency (NBC), the paper's Algorithm 1, and the attack of its Algorithm 2.
 
-NBC(f, x, x') = Σ_layers cos(v_i(x), v_i(x')) / γ_i − KL(p(x) ‖ p(x')), v_i being the ReLU inputs of layer i.
+The paper calls a neuron consistent between x and x' if its ReLU input has the same sign at both (equation 3). Signs
+have no useful gradient, so Algorithm 1 compares directions instead. Let v_i be the ReLU inputs of layer i and γ_i the
+weight of the layer. Then
+
+    NBC(f, x, x') = Σ_i cos(v_i(x), v_i(x')) / γ_i − KL(p(x) ‖ p(x')),   p = softmax(f).
 """
 
 from __future__ import annotations
@@ -20,11 +24,20 @@ from steadynet.networks.input_gradient import CHANNELS_LAST, like_layout, relu_b
 from steadynet.networks.preactivations import Activations
 
 GammaScheme = Literal["one", "rank-power", "rank-size"]
-_TINY = 1e-8  # the smallest norm, as in F.cosine_similarity
+_SMALLEST_NORM = 1e-8  # as in F.cosine_similarity
 
 
 def layer_weights(sizes: Sequence[int], gamma: GammaScheme | Sequence[float]) -> list[float]:
-    """γ_i a layer, from the layers' sizes m_i and ranks r_i (1 for the smallest; equal sizes share a rank).
+    """Return γ_i, the divisor of each layer's cosine in Algorithm 1, line 6.
+
+    Args:
+        sizes: The number m_i of neurons in each ReLU layer.
+        gamma: ``one`` for γ_i = 1, ``rank-power`` for γ_i = 2^r_i (the paper's choice), ``rank-size`` for
+            γ_i = r_i · m_i, or one number per layer. The rank r_i is 1 for the smallest layer. Layers of equal size
+            share a rank.
+
+    Raises:
+        UserError: ``gamma`` has another number of values than the network has ReLU layers.
 
     >>> layer_weights([3136, 1568, 100], "rank-power"), layer_weights([64, 512, 512], "rank-size")
     ([8.0, 4.0, 2.0], [64.0, 1024.0, 1024.0])
@@ -42,16 +55,36 @@ def layer_weights(sizes: Sequence[int], gamma: GammaScheme | Sequence[float]) ->
 
 
 def consistency(clean: Activations, moved: Activations, gamma: GammaScheme | Sequence[float]) -> Tensor:
-    """Algorithm 1: NBC(f, x, x') an example, shape (batch,); gradients flow to both passes."""
+    """Compute NBC(f, x, x') of each image (Algorithm 1). Gradients flow to both forward passes.
+
+    Args:
+        clean: The forward pass at x, from :func:`~steadynet.networks.preactivations.activations`.
+        moved: The forward pass at the neighbour x'.
+        gamma: The weights of the layers, see :func:`layer_weights`.
+
+    Returns:
+        One number per image, shape (batch,). It is largest, Σ_i 1/γ_i, if both passes are equal.
+
+    Raises:
+        UserError: ``gamma`` has another number of values than the network has ReLU layers.
+
+    >>> from steadynet.networks.preactivations import activations
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    >>> clean = activations(model, torch.rand(3, 4))
+    >>> consistency(clean, clean, gamma=[2.0, 4.0])
+    tensor([0.7500, 0.7500, 0.7500], grad_fn=...)
+    """
     weights = _weights_for(clean, gamma)
+    # Line 8 comes first: s ← −KL(p(x) ‖ p(x')).
     total = -kl_divergence(clean.logits, moved.logits)
-    for one, other, weight in zip(clean.preactivations, moved.preactivations, weights, strict=True):
-        total = total + _cosine(_rows(one), _rows(like_layout(other, one))) / weight
+    # Lines 2 to 7: s ← s + cos(v, v') / γ_i for every hidden layer, v and v' being its ReLU inputs at x and x'.
+    for v, v_moved, weight in zip(clean.preactivations, moved.preactivations, weights, strict=True):
+        total = total + _cosine(_rows(v), _rows(like_layout(v_moved, v))) / weight
     return total
 
 
 def kl_divergence(logits: Tensor, other: Tensor) -> Tensor:
-    """KL(softmax(logits) ‖ softmax(other)) an example, shape (batch,)."""
+    """Compute KL(softmax(logits) ‖ softmax(other)) of each image (equation 6), shape (batch,)."""
     log_p, log_q = F.log_softmax(logits, 1), F.log_softmax(other, 1)
     return (log_p.exp() * (log_p - log_q)).sum(1)
 
@@ -66,32 +99,58 @@ def most_inconsistent_neighbour(
     step_size: float,
     rule: StepRule,
 ) -> Tensor:
-    """The loop of Algorithm 2: an x' of the region with a small NBC(f, x, x'), from a uniform start.
+    """Find a neighbour x' of each image at which NBC(f, x, x') is small (Algorithm 2, lines 1 to 6).
 
-    The fixed side, ``clean``, is normalised once; each ReLU and its cosine then share one backward pass.
+    Args:
+        network: The network, in evaluation mode.
+        clean: The forward pass at the images x. It is held fixed: no gradient flows to it.
+        region: Where the neighbours must stay.
+        gamma: The weights of the layers, see :func:`layer_weights`.
+        steps: The number of steps k.
+        step_size: The step size α.
+        rule: Whether a step follows the sign of the gradient or, as the paper writes it, the gradient itself.
+
+    Returns:
+        One neighbour per image, (batch, *image).
+
+    Raises:
+        UserError: ``gamma`` has another number of values than the network has ReLU layers.
+
+    >>> from steadynet.networks.preactivations import activations
+    >>> _ = torch.manual_seed(0)
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> images = torch.rand(3, 4)
+    >>> region, clean = InputRegion.around(images, 0.3), activations(model, images)
+    >>> search = {"gamma": "rank-power", "step_size": 0.03, "rule": "sign"}
+    >>> found = most_inconsistent_neighbour(model, clean, region, steps=10, **search)
+    >>> bool((consistency(clean, activations(model, found), "rank-power") < 0.5).all())  # 0.5 at the images themselves
+    True
     """
     weights = _weights_for(clean, gamma)
+    # What does not change from step to step is computed once: v/|v| of each layer, and p(x).
     directions = [_unit(layer.detach()) for layer in clean.preactivations]
     probabilities = F.softmax(clean.logits.detach(), 1)
 
-    found: list[Tensor] = []
+    cosines: list[Tensor] = []  # of the layers of the current forward pass, each divided by γ_i
 
     def relu(preactivation: Tensor) -> Tensor:
-        layer = len(found)
-        directions[layer] = like_layout(directions[layer], preactivation)  # moved once, at the first step
+        """Compute a ReLU together with its layer's cosine, so that both share one backward pass."""
+        layer = len(cosines)
+        directions[layer] = like_layout(directions[layer], preactivation)  # copied at the first step only
         activation, cosine = _ReLUWithCosine.apply(preactivation, directions[layer])  # type: ignore[no-untyped-call]
-        found.append(cosine / weights[layer])
+        cosines.append(cosine / weights[layer])
         return activation
 
-    def nbc_up_to_a_constant(points: Tensor) -> Tensor:
-        found.clear()
+    def nbc_without_constant(points: Tensor) -> Tensor:
+        """Compute NBC(f, x, x') without Σ p(x) log p(x), which does not depend on x'."""
+        cosines.clear()
         logits = network(points)
-        return torch.stack(found).sum(0) + (probabilities * F.log_softmax(logits, 1)).sum(1)
+        return torch.stack(cosines).sum(0) + (probabilities * F.log_softmax(logits, 1)).sum(1)
 
-    return descend(
-        nbc_up_to_a_constant,
+    return descend(  # lines 2 to 6: k steps x' ← clip(x' − α · step), the step from ∂NBC/∂x'
+        nbc_without_constant,
         region,
-        region.sample(),
+        region.sample(),  # line 1: a random start in the region
         steps=steps,
         step_size=step_size,
         rule=rule,
@@ -104,7 +163,7 @@ def _weights_for(clean: Activations, gamma: GammaScheme | Sequence[float]) -> li
 
 
 def _rows(layer: Tensor) -> Tensor:
-    """(batch, neurons), a view in memory order: a cosine does not care about the order of its neurons."""
+    """View a layer as (batch, neurons), in the order of its memory: a cosine does not depend on that order."""
     if layer.dim() == 4 and layer.is_contiguous(memory_format=CHANNELS_LAST):
         return layer.permute(0, 2, 3, 1).flatten(1)
     return layer.flatten(1)
@@ -115,7 +174,10 @@ def _cosine(one: Tensor, other: Tensor) -> Tensor:
 
 
 class _Cosine(torch.autograd.Function):
-    """Cosine similarity of rows, with its gradient written out: d cos/dv = (û' − cos·û)/|v|."""
+    """The cosine similarity of rows (Algorithm 1, line 5): v · v' / (|v| · |v'|).
+
+    Its gradient is written out, which saves memory and time: ∂cos/∂v = (v'/|v'| − cos · v/|v|) / |v|.
+    """
 
     @staticmethod
     def forward(ctx: Any, one: Tensor, other: Tensor) -> Tensor:
@@ -137,7 +199,7 @@ class _Cosine(torch.autograd.Function):
 
 
 class _ReLUWithCosine(torch.autograd.Function):
-    """ReLU and the cosine of its input with a fixed unit direction, in one backward pass."""
+    """A ReLU, and the cosine of its input with a fixed direction of length 1, with one backward pass for both."""
 
     @staticmethod
     def forward(ctx: Any, preactivation: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
@@ -162,10 +224,10 @@ class _ReLUWithCosine(torch.autograd.Function):
 
 
 def _unit(layer: Tensor) -> Tensor:
-    """The layer, each example scaled to length 1, in its shape."""
+    """Scale each image's ReLU inputs to length 1; the shape stays the same."""
     scale = _inverse_norm(layer.flatten(1))
     return layer * scale.view(-1, *[1] * (layer.dim() - 1))
 
 
 def _inverse_norm(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1).clamp_min(_TINY).reciprocal()
+    return torch.linalg.vector_norm(rows, dim=1).clamp_min(_SMALLEST_NORM).reciprocal()

@@ -17,10 +17,10 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class CrownIBP(IBP):
-    """IBP whose margins are β of CROWN's and 1 − β of the intervals', β falling as ε rises.
+    """IBP with margins mixed of β · CROWN's and (1 − β) · those of interval bounds; β falls while ε rises.
 
-    CROWN's margins come from one backward pass over the interval bounds of the ReLU inputs; it is tighter early, when
-    intervals are hopelessly wide, and left for intervals, which end tighter on networks trained for them.
+    CROWN's margins come from one backward pass over the interval bounds of the ReLU inputs. They are the tighter ones
+    at the beginning of a training. Interval bounds are the tighter ones at its end, on a network trained for them.
     """
 
     name = "crown-ibp"
@@ -36,7 +36,7 @@ class CrownIBP(IBP):
                 raise UserError(f"{name} = {getattr(self, name)}: β lies between 0 and 1")
 
     def certified(self, batch: Batch, found: Propagated) -> Tensor:
-        """The cross-entropy at the mixed margins."""
+        """Compute the cross-entropy of the worst case by the mixed margins."""
         share = self.crown_start + (self.crown_end - self.crown_start) * batch.share
         graph, targets = batch.graph, batch.targets
         margins = batch.images.new_zeros(())

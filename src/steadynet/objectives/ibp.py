@@ -15,7 +15,10 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class IBP(CertifiedObjective):
-    """κ·CE(f(x), y) + (1 − κ)·CE of the worst logits that intervals allow in the region, κ falling as ε rises."""
+    """The loss κ · CE(f(x), y) + (1 − κ) · CE of the worst case that interval bounds allow in the region.
+
+    κ falls from ``kappa_start`` to ``kappa_end`` while ε rises.
+    """
 
     name = "ibp"
     summary = "cross-entropy of the worst logits that interval bounds allow"
@@ -30,7 +33,7 @@ class IBP(CertifiedObjective):
                 raise UserError(f"{name} = {getattr(self, name)}: κ lies between 0 and 1")
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The clean and the worst-case cross-entropy, weighted, and what penalties there are."""
+        """Compute the weighted cross-entropy of the clean images and of the worst case, and the penalties."""
         kappa = self.kappa_start + (self.kappa_end - self.kappa_start) * batch.share
         targets, zero = batch.targets, batch.images.new_zeros(())
         found = self.propagate(batch, batch.region(self.clip)) if kappa < 1 or self.balance else None
@@ -43,5 +46,5 @@ class IBP(CertifiedObjective):
         return terms | self.penalties(batch, found)
 
     def certified(self, batch: Batch, found: Propagated) -> Tensor:
-        """The cross-entropy of the worst case."""
+        """Compute the cross-entropy of the worst case."""
         return self.worst_cross_entropy(batch, found)

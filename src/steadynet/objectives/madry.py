@@ -12,11 +12,11 @@ from steadynet.objectives.base import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Madry(AttackingObjective):
-    """max over the region of CE(f(x'), y), the maximum found by PGD from a uniform start."""
+    """The largest cross-entropy in the region, max CE(f(x'), y), at the point x' that PGD finds."""
 
     name = "madry"
     summary = "cross-entropy at the image PGD finds"
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The cross-entropy of the attacked images."""
+        """Compute CE(f(x'), y)."""
         return {"adversarial": self.adversarial_cross_entropy(batch)}

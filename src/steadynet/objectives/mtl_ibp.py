@@ -16,9 +16,9 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class MTLIBP(AttackingCertifiedObjective):
-    """α·CE of the worst logits that intervals allow in the region + (1 − α)·CE(f(x'), y) at the x' that PGD finds.
+    """The loss (1 − α) · CE(f(x'), y) at the point x' that PGD finds + α · CE of the worst case by interval bounds.
 
-    α = 0 is Madry, α = 1 is IBP. Both terms see batch norm by the statistics of the clean batch.
+    α = 0 is Madry's method, and α = 1 is IBP. In both terms, batch norm uses the statistics of the clean images.
     """
 
     name = "mtl-ibp"
@@ -33,14 +33,14 @@ class MTLIBP(AttackingCertifiedObjective):
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
-        """α of the paper's four settings; the L1 weight is SABR's."""
+        """Return α of the four published settings, with SABR's L1 weights."""
         return {
             "ibp_share": by_setting(data, eps, (1e-2, 8e-2, 4e-3, 0.5)),
             "l1_weight": by_setting(data, eps, (1e-5, 1e-6, 1e-6, 0.0)),
         }
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The adversarial and the certified loss, weighted, and what penalties there are."""
+        """Compute the weighted cross-entropy under attack and of the worst case, and the penalties."""
         region = batch.region(self.clip)
         points = self.attacked(batch, region)
         found = self.propagate(batch, region) if self.ibp_share or self.balance else None

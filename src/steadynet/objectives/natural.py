@@ -1,4 +1,4 @@
-"""Natural training: cross-entropy, no robustness asked for."""
+"""Natural training: cross-entropy and nothing else."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from steadynet.objectives.base import Batch, Objective
 
 @dataclass(frozen=True, kw_only=True)
 class Natural(Objective):
-    """CE(f(x), y)."""
+    """The cross-entropy of the clean images, CE(f(x), y) (the paper's equation 2)."""
 
     name = "natural"
     summary = "cross-entropy alone"
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The cross-entropy of the clean images."""
+        """Compute CE(f(x), y)."""
         return {"cross_entropy": F.cross_entropy(batch.clean.logits, batch.targets)}

@@ -1,4 +1,4 @@
-"""Neuron behaviour consistency, the regulariser this project is about."""
+"""Neuron behaviour consistency as a regulariser: the paper's Algorithm 2."""
 
 from __future__ import annotations
 
@@ -17,13 +17,32 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class NBC(AttackingObjective):
-    """−β · min over the region of NBC(f, x, x') (Algorithm 2), to be added to any other loss.
+    """The NBC term of the paper's loss (Algorithm 2): −β · min NBC(f, x, x') over the neighbours x' of each image.
+
+    Add it to any other loss of any PyTorch model with ReLUs: ``NBC(eps=0.3)(model, images)`` returns the term of one
+    batch, a number with gradients. An attack searches the minimum: ``steps`` steps of length ``step_size`` from a
+    random start. Gradients flow through x and x'.
+
+    Args:
+        eps: The radius of the neighbourhood, in pixels of [0, 1].
+        beta: β, the weight of the term.
+        gamma: γ, which balances the layers: ``one``, ``rank-power``, ``rank-size``, or one number per ReLU layer.
+        steps: The number of steps k of the attack.
+        step_size: The length α of a step; ε/10 unless given.
+        step: Whether a step follows the ``sign`` of the gradient or the ``gradient`` itself.
+        clip: Whether the neighbours stay inside [0, 1]. Set it to False if your images are normalised.
+
+    Raises:
+        UserError: A setting does not fit; or, when it is called, the radius is missing, the model has no ReLU,
+            ``gamma`` does not fit its layers, or images lie outside [0, 1] while ``clip`` is set.
 
     >>> import torch
+    >>> import torch.nn.functional as F
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    >>> bool(NBC(eps=0.3, beta=1.0)(model, torch.rand(16, 4)) < 0)
-    True
+    >>> images, labels = torch.rand(16, 4), torch.randint(0, 2, (16,))
+    >>> loss = F.cross_entropy(model(images), labels) + NBC(eps=0.3, beta=1.0)(model, images)
+    >>> loss.backward()
     """
 
     name = "nbc"
@@ -33,12 +52,14 @@ class NBC(AttackingObjective):
 
     beta: float = setting(1.0, "β, the weight of the consistency term")
     gamma: Literal["one", "rank-power", "rank-size"] | tuple[float, ...] = setting(
-        "rank-power", "γ, what divides each layer's cosine: 1, 2^rank, rank·size, or one number a layer"
+        "rank-power", "γ, which divides each layer's cosine: 1, 2^rank, rank·size, or one number per layer"
     )
     step: Literal["sign", "gradient"] = setting("sign", "the step of the inner attack: its sign or the gradient")
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The weighted negative consistency."""
+        """Compute −β · NBC(f, x, x'), the mean over the batch."""
+        # Algorithm 2, lines 1 to 6: the neighbour x'. The attack sees the network in evaluation mode, where images of a
+        # batch do not influence each other.
         clean = batch.clean_in_evaluation
         with evaluation_mode(batch.network):
             neighbours = most_inconsistent_neighbour(
@@ -50,5 +71,6 @@ class NBC(AttackingObjective):
                 step_size=self.step_length(batch.radius),
                 rule=self.step,
             )
+        # Line 7 without its cross-entropy, which the objective that this one joins brings: −β · NBC(f, x, x').
         moved = activations(batch.network, neighbours)
         return {"consistency": -self.beta * consistency(batch.clean, moved, self.gamma).mean()}

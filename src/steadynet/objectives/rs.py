@@ -16,10 +16,11 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class ReLUStable(AttackingObjective):
-    """CE(f(x_adv), y) + w_rs·Σ_layers −mean Σ tanh(1 + l·u) + w_l1·|weights|₁, l and u being interval bounds.
+    """The loss CE(f(x'), y) − w_rs · Σ_i mean Σ tanh(1 + l_i · u_i) + w_l1 · |W|₁.
 
-    As in the original, a layer of shape (channels, height, width) is summed over channels and averaged over the batch
-    and the positions.
+    x' is the point that PGD finds, and l_i and u_i are interval bounds of the ReLU inputs of layer i. A ReLU is stable
+    if l · u ≥ 0; the smooth tanh(1 + l · u) rewards that. As published, a layer of shape (channels, height, width) is
+    summed over its channels and averaged over the batch and the positions.
     """
 
     name = "rs"
@@ -32,20 +33,21 @@ class ReLUStable(AttackingObjective):
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
-        """w_rs as published: near 1e-4 on MNIST, ten to twenty times that on CIFAR-10."""
+        """Return w_rs as published: about 1e-4 on MNIST, ten to twenty times as much on CIFAR-10."""
         if data == "cifar10":
             return {"rs_weight": 1e-3 if eps < 5 / 255 else 2e-3}
         return {"rs_weight": 1e-4} if data == "mnist" and 0.15 <= eps < 0.25 else {}
 
     @classmethod
     def recipe(cls, data: str, eps: float) -> Recipe:
-        """ε rises over the first half."""
+        """Return how its authors train: ε rises over the first half of the training."""
         return Recipe(warmup_share=0.5)
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The adversarial cross-entropy, the stability term and the L1 term."""
+        """Compute the cross-entropy under attack, the stability term and the L1 term."""
         bound = substituted_bounds if self.improved else interval_bounds
         bounds = bound(batch.network, batch.region(self.clip))
+        # −Σ_i mean Σ tanh(1 + l·u): lowest where no interval [l, u] contains 0, which means that all ReLUs are stable.
         instability = sum(
             (-torch.tanh(1 + layer.lower * layer.upper).sum(1).mean() for layer in bounds.relus),
             start=torch.zeros((), device=batch.images.device),
@@ -58,5 +60,5 @@ class ReLUStable(AttackingObjective):
 
 
 def l1_norm(network: nn.Module) -> Tensor:
-    """The sum of the absolute weights (not biases) of the network."""
+    """Compute the sum of the absolute values of a network's weights, without its biases."""
     return torch.stack([parameter.abs().sum() for parameter in network.parameters() if parameter.dim() > 1]).sum()

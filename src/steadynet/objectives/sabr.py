@@ -16,9 +16,9 @@ from steadynet.plugins import setting
 
 @dataclass(frozen=True, kw_only=True)
 class SABR(AttackingCertifiedObjective):
-    """CE of the worst logits that intervals allow in a box of radius τ = λ·ε around the point that PGD finds.
+    """The cross-entropy of the worst case in a small box of radius τ = λ · ε around the point that PGD finds.
 
-    The attack stays within ε − τ of the image, so that the small box lies in the region; λ = 1 is IBP.
+    The attack stays within ε − τ of the image, so the small box lies inside the region. λ = 1 is IBP.
     """
 
     name = "sabr"
@@ -33,14 +33,14 @@ class SABR(AttackingCertifiedObjective):
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
-        """λ and the L1 weight of the paper's four settings."""
+        """Return λ and the L1 weight of the four published settings."""
         return {
             "box": by_setting(data, eps, (0.4, 0.6, 0.1, 0.7)),
             "l1_weight": by_setting(data, eps, (1e-5, 1e-6, 1e-6, 0.0)),
         }
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The worst case of the small box, and what penalties there are."""
+        """Compute the cross-entropy of the worst case in the small box, and the penalties."""
         tau = self.box * batch.radius
         around = InputRegion.around(batch.images, batch.radius - tau, clip=self.clip)
         centres = self.attacked(batch, around) if self.box < 1 else batch.images

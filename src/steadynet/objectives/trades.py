@@ -16,10 +16,15 @@ from steadynet.objectives.base import Batch
 from steadynet.objectives.consistency import kl_divergence
 from steadynet.plugins import setting
 
+START_NOISE = 0.001  # standard deviation of the random start of the attack, as published
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trades(AttackingObjective):
-    """CE(f(x), y) + β_T · max KL(p(x) ‖ p(x')), gradients through both sides."""
+    """The loss CE(f(x), y) + β_T · max KL(p(x) ‖ p(x')) over the region, with p = softmax(f).
+
+    An attack searches the point x' of the largest divergence. Gradients flow through x and x'.
+    """
 
     name = "trades"
     summary = "cross-entropy plus the KL divergence to the image that changes the output most"
@@ -29,18 +34,18 @@ class Trades(AttackingObjective):
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:
-        """β_T = 1 on grey images, 6 on CIFAR-10."""
+        """Return β_T as published: 1 on grey images, 6 (the default) on CIFAR-10."""
         return {"trades_weight": 1.0} if data in ("digits", "mnist", "fashion-mnist") else {}
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
-        """The clean cross-entropy and the weighted KL divergence."""
+        """Compute the cross-entropy of the clean images, and the weighted divergence."""
         region = batch.region(self.clip)
         clean = batch.clean_in_evaluation.logits.detach()
-        with evaluation_mode(batch.network):
+        with evaluation_mode(batch.network):  # the attack: steps up KL(p(x) ‖ p(x')), from close to x
             points = descend(
                 lambda moved: -kl_divergence(clean, batch.network(moved)),
                 region,
-                region.project(batch.images + 0.001 * torch.randn_like(batch.images)),
+                region.project(batch.images + START_NOISE * torch.randn_like(batch.images)),
                 steps=self.steps,
                 step_size=self.step_length(batch.radius),
             )

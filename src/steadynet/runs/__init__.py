@@ -1,1 +1,1 @@
-"""Runs on disk: their directory, their tensors, the trained network, and what is measured of it."""
+"""Runs on disk: the run directory, its records, weights and checkpoints, the trained network and its evaluation."""

@@ -1,4 +1,4 @@
-"""The run directory: the only place that knows what artefacts are called."""
+"""The run directory: the only place that knows the names of a run's files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from steadynet.runs.metrics import EpochMetrics
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """One training run on disk: its configuration, its weights and what was measured of them."""
+    """One training run on disk: its configuration, its weights, and what was measured and verified of them.
+
+    Args:
+        path: The directory. It need not exist yet.
+    """
 
     path: Path
 
     @property
     def config(self) -> Path:
-        """The full resolved configuration."""
+        """The complete configuration."""
         return self.path / "config.toml"
 
     @property
@@ -30,22 +34,22 @@ class RunDirectory:
 
     @property
     def checkpoint(self) -> Path:
-        """Everything a killed training needs to go on."""
+        """Everything that a stopped training needs to go on; only there while the training is not finished."""
         return self.path / "checkpoint.safetensors"
 
     @property
     def metrics(self) -> Path:
-        """One JSON object an epoch."""
+        """The metrics of the training: one JSON object per epoch."""
         return self.path / "metrics.jsonl"
 
     @property
     def evaluation(self) -> Path:
-        """Accuracy, attacked accuracy and stable share on test images."""
+        """Accuracy, accuracy under attack and stable share on test images."""
         return self.path / "evaluation.json"
 
     @property
     def pruning(self) -> Path:
-        """What ``prune`` took away, and what that changed."""
+        """What ``prune`` set to zero, and what that changed."""
         return self.path / "pruning.json"
 
     @property
@@ -55,20 +59,26 @@ class RunDirectory:
 
     @property
     def verdicts(self) -> Path:
-        """One row a verified property."""
+        """The verdicts: one row per verified property."""
         return self.path / "verdicts.csv"
 
     @property
     def counterexamples(self) -> Path:
-        """The folder of the inputs that refute properties."""
+        """The folder of the counterexamples, the inputs that refute properties."""
         return self.path / "counterexamples"
 
-    def counterexample(self, index: int, eps: float, task: str) -> Path:
-        """The counterexample of one test image at one radius; ``task`` tells networks and images apart."""
-        return self.counterexamples / f"image-{index}-eps-{eps!r}-{task}.safetensors"
+    def counterexample(self, index: int, eps: float, fingerprint: str) -> Path:
+        """Return the file of the counterexample to one property.
+
+        Args:
+            index: The index of the test image.
+            eps: The radius.
+            fingerprint: A hash of the network and the image, so that a changed one gets another file.
+        """
+        return self.counterexamples / f"image-{index}-eps-{eps!r}-{fingerprint}.safetensors"
 
     def cross_check(self, index: int, eps: float) -> Path:
-        """The folder with the evidence that verifiers contradict each other on one test image at one radius."""
+        """Return the folder of the evidence that verifiers contradict each other on one test image at one radius."""
         return self.path / "cross-check" / f"image-{index}-eps-{eps!r}"
 
     @property
@@ -77,42 +87,46 @@ class RunDirectory:
         return self.path / "shards"
 
     def shard(self, name: str) -> RunDirectory:
-        """The directory of one shard: the verdicts and counterexamples of some of the properties."""
+        """Return the directory of one shard: the verdicts and counterexamples of some of the properties."""
         return RunDirectory(self.shards / name)
 
     @property
     def model_source(self) -> Path:
-        """A copy of the user's model file, so that the run can be loaded wherever it is."""
+        """A copy of the user's model file, so that the run can be loaded without the original."""
         return self.path / "model.py"
 
     @property
     def events(self) -> Path:
-        """TensorBoard's folder."""
+        """The folder of TensorBoard's events."""
         return self.path / "tensorboard"
 
     @classmethod
     def existing(cls, path: str | Path) -> RunDirectory:
-        """A run that is there."""
+        """Return a run directory that must exist.
+
+        Raises:
+            UserError: There is no ``config.toml`` in it.
+        """
         run = cls(Path(path))
         if not run.config.is_file():
             raise UserError(f"{path} is not a run directory (it has no {run.config.name})")
         return run
 
     def is_run(self) -> bool:
-        """Whether a training made this folder; a ``config.toml`` alone may be anybody's."""
+        """Whether a training made this directory. A ``config.toml`` alone may belong to another program."""
         if not self.config.is_file():
             return False
         artefacts = (self.weights, self.checkpoint, self.metrics)
         return any(path.is_file() for path in artefacts) or b"[input]" in self.config.read_bytes()
 
     def is_free(self) -> bool:
-        """Whether a new run can be written here: nothing is there but what a killed writer left."""
+        """Whether a new run can be written here: the directory holds nothing but left-overs of killed processes."""
         if not self.path.is_dir():
             return not self.path.exists()
         return set(self.path.iterdir()) <= set(self._left_overs())
 
     def clear(self) -> None:
-        """Remove everything but the configuration, so that at every moment this is a run."""
+        """Remove everything but the configuration, so that the directory is recognised as a run at every moment."""
         with disk_errors(self.path):
             for path in self.path.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -121,7 +135,11 @@ class RunDirectory:
                     path.unlink()
 
     def remove_left_overs(self, name: str = "*") -> None:
-        """Remove the half-written files of a killed writer: all, or those of one file while others may be written."""
+        """Remove the half-written files of killed processes.
+
+        Args:
+            name: The file that they were to become; all files unless given. Give it if other files may be written now.
+        """
         for path in self._left_overs(name):
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Weights and checkpoints as safetensors: tensors with a JSON header, never a pickle."""
+"""Weights and checkpoints as safetensors files: tensors with a JSON header, never a pickle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ from steadynet.files import write_atomically
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors and a dictionary of plain facts, with a checksum, all or nothing."""
+    """Write tensors and some facts about them into one file, atomically and with a checksum.
+
+    Args:
+        path: The file.
+        tensors: The tensors by name.
+        facts: Anything that JSON can hold.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
     stored = {
         name: tensor.detach().to("cpu").clone(memory_format=torch.contiguous_format)  # tied weights share memory
         for name, tensor in tensors.items()
@@ -35,7 +44,11 @@ def _save(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> N
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What :func:`save_tensors` wrote; a damaged file is an error, never a wrong tensor."""
+    """Read the tensors and the facts that :func:`save_tensors` wrote.
+
+    Raises:
+        UserError: There is no such file, or it is damaged: a wrong tensor is never returned.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -58,7 +71,11 @@ def _checksum(tensors: dict[str, Tensor], facts: str) -> str:
 
 
 def load_weights(network: nn.Module, tensors: dict[str, Tensor], source: Path) -> None:
-    """Put weights into a network of the same shape."""
+    """Load weights into a network.
+
+    Raises:
+        UserError: They are the weights of another network. ``source`` is named in the message.
+    """
     try:
         network.load_state_dict(tensors)
     except RuntimeError as error:
@@ -66,7 +83,7 @@ def load_weights(network: nn.Module, tensors: dict[str, Tensor], source: Path) -
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state, flat: ``optimiser.<parameter>.<name>``."""
+    """Return the tensors of an optimiser's state by the names ``optimiser.<parameter>.<name>``."""
     state = optimiser.state_dict()["state"]
     return {
         f"optimiser.{index}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
@@ -76,7 +93,11 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], groups: list[Any]) -> None:
-    """The state back where it was, each tensor in the memory layout of its parameter, so that sums round alike."""
+    """Restore an optimiser's state from the tensors that :func:`optimiser_tensors` returned.
+
+    Each tensor gets the memory layout of its parameter. In another layout, sums would be rounded in another order, and
+    a resumed training would not end with the same bits.
+    """
     parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for key, tensor in tensors.items():

@@ -1,4 +1,4 @@
-"""A trained network back from its run directory."""
+"""Load a trained network from its run directory."""
 
 from __future__ import annotations
 
@@ -18,19 +18,47 @@ from steadynet.runs.tensors import load_tensors, load_weights
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """The network in evaluation mode, on the CPU, with the configuration it was trained by."""
+    """A trained network and how it was trained.
+
+    Attributes:
+        network: The network, in evaluation mode, on the CPU.
+        config: The configuration of its training.
+        run: Its run directory.
+    """
 
     network: nn.Module
     config: RunConfig
     run: RunDirectory
 
     def data(self) -> data.Dataset:
-        """The data it was trained on."""
+        """Load the data set that it was trained on."""
         return data.load(self.config.data)
 
 
 def load_trained(path: str | Path, network: nn.Module | None = None) -> TrainedNetwork:
-    """The network of a finished run; one that was given to ``train`` in Python is given again."""
+    """Load the trained network of a finished run.
+
+    Args:
+        path: The run directory.
+        network: A network to load the weights into, if one was given to :func:`~steadynet.training.loop.train`: the run
+            directory does not know how to build it.
+
+    Returns:
+        The network with its configuration.
+
+    Raises:
+        UserError: ``path`` is not a run directory, its training is not finished, a file is damaged, or the network must
+            be given.
+
+    >>> import tempfile
+    >>> from steadynet import load_trained, resolve, train
+    >>> settings = resolve({"data": "digits", "method": "natural", "epochs": 1, "train_images": 64, "validation": 0.0})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train(settings, f"{folder}/run")
+    ...     trained = load_trained(run.path)
+    >>> trained.config.model, trained.config.eps, trained.network.training
+    ('M1', 0.3, False)
+    """
     run = finished_run(path)
     config = run.read_config()
     tensors, _ = load_tensors(run.weights)
@@ -40,7 +68,11 @@ def load_trained(path: str | Path, network: nn.Module | None = None) -> TrainedN
 
 
 def finished_run(path: str | Path) -> RunDirectory:
-    """A run that has its weights."""
+    """Return a run directory whose training must be finished.
+
+    Raises:
+        UserError: It is not a run directory, or has no weights yet.
+    """
     run = RunDirectory.existing(path)
     if not run.weights.is_file():
         raise UserError(f"{path} is not finished: steadynet train --resume --out {shlex.quote(str(path))}")
