@@ -34,7 +34,7 @@ soundness: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/soundness.py --networks 2002
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/soundness.py --networks 1001 --first 2002 --halve
 
-# 52,000 changed VNN-LIB and ONNX files against the readers: some five minutes
+# fuzz the readers with 52,000 mutated VNN-LIB and ONNX files: about five minutes
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz.py --cases 52000
 

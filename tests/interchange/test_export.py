@@ -1,4 +1,4 @@
-"""``steadynet export``: what other tools get is what we verify, to the last bit."""
+"""``steadynet export``: other tools get exactly the network and the properties that ``steadynet verify`` decides."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_instances_are_those_that_verify_decides(version, exported, whole):
     rows = instances(exported, version)
     assert len(rows) == 2 * 12
     assert {(network, timeout) for network, _, timeout in rows} == {("model.onnx", "7.5")}
-    asked = {(row.index, row.eps) for row in rows_of(whole) if row.eps in (0.05, 0.3)}
-    assert {file for _, file, _ in rows} == {f"vnnlib/{version}/prop_{i}_eps_{eps!r}.vnnlib" for i, eps in asked}
+    verified = {(row.index, row.eps) for row in rows_of(whole) if row.eps in (0.05, 0.3)}
+    assert {file for _, file, _ in rows} == {f"vnnlib/{version}/prop_{i}_eps_{eps!r}.vnnlib" for i, eps in verified}
     assert {path.relative_to(exported).as_posix() for path in exported.glob(f"vnnlib/{version}/*")} == {
         file for _, file, _ in rows
     }
@@ -67,11 +67,13 @@ def test_boxes_and_labels_are_exact(version, exported, trained):
             box = InputRegion.around(test.pixels(torch.tensor([index])), eps)
             assert (found.input_size, found.output_size, len(found.disjuncts)) == (36, 4, 3)
             rows = []
-            for case in found.disjuncts:
-                assert case.lower.astype(np.float32).tolist() == case.lower.tolist() == box.lower.flatten().tolist()
-                assert case.upper.astype(np.float32).tolist() == case.upper.tolist() == box.upper.flatten().tolist()
-                assert case.bound.tolist() == [0.0]
-                rows += case.matrix.tolist()
+            for disjunct in found.disjuncts:
+                for found_corner, corner in ((disjunct.lower, box.lower), (disjunct.upper, box.upper)):
+                    assert (
+                        found_corner.astype(np.float32).tolist() == found_corner.tolist() == corner.flatten().tolist()
+                    )
+                assert disjunct.bound.tolist() == [0.0]
+                rows += disjunct.matrix.tolist()
             eye = np.eye(4)
             assert sorted(rows) == sorted((eye[label] - eye[other]).tolist() for other in range(4) if other != label)
 

@@ -1,4 +1,4 @@
-"""ONNX in and out: what is written is read back the same, and files nobody vouches for do no harm."""
+"""ONNX: networks are written and read back unchanged, and malformed files are refused."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_moving_operations_are_their_own_transpose(operation):
     assert Graph((Node("move", operation, (0,)),)).values(point)[-1].shape == image.shape
 
 
-def test_what_onnx_cannot_say_is_not_written(tmp_path):
+def test_what_onnx_cannot_express_is_not_written(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_text("before")
     with pytest.raises(UserError):

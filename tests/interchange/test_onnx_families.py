@@ -1,4 +1,4 @@
-"""Networks as the families of the competition (VNN-COMP) write them, small: read, and bounded soundly."""
+"""Small networks in the style of each VNN-COMP benchmark: they are read, and their bounds are sound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steadynet.interchange.onnx.reader import read_onnx
 
 
 class Layers:
-    """Nodes one after the other, each on the result of the one before."""
+    """A chain of nodes: each takes the result of the one before."""
 
     def __init__(self) -> None:
         self.nodes, self.constants, self.last = [], {}, "x"

@@ -1,4 +1,4 @@
-"""Each operator of ONNX, in old and new versions: the same numbers as ONNX Runtime, or an error that names it."""
+"""Each ONNX operator, in old and new versions: the same outputs as ONNX Runtime, or an error that names it."""
 
 from __future__ import annotations
 
@@ -98,15 +98,15 @@ OLD = {
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
-@pytest.mark.parametrize("case", ONE)
-def test_one_operator(case, opset, tmp_path):
-    kind, constants, shape, options = ONE[case]
+@pytest.mark.parametrize("name", ONE)
+def test_one_operator(name, opset, tmp_path):
+    kind, constants, shape, options = ONE[name]
     same_as_runtime(one_node(tmp_path / "one.onnx", kind, constants, shape, opset, **options), shape)
 
 
-@pytest.mark.parametrize("case", OLD)
-def test_one_operator_in_an_old_version(case, tmp_path):
-    kind, constants, shape, options, opset = OLD[case]
+@pytest.mark.parametrize("name", OLD)
+def test_one_operator_in_an_old_version(name, tmp_path):
+    kind, constants, shape, options, opset = OLD[name]
     same_as_runtime(one_node(tmp_path / "one.onnx", kind, constants, shape, opset, **options), shape)
 
 
@@ -157,9 +157,9 @@ SEVERAL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SEVERAL)
-def test_several_operators(case, tmp_path):
-    parts, constants, shape = SEVERAL[case]
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_operators(name, tmp_path):
+    parts, constants, shape = SEVERAL[name]
     names = [*(f"v{number}" for number in range(len(parts) - 1)), "y"]
     nodes = [
         helper.make_node(kind, given, [name], **more) for (kind, given, more), name in zip(parts, names, strict=True)

@@ -1,4 +1,4 @@
-"""Files of PyTorch's own exporter, and random chains of operators: the same numbers as ONNX Runtime."""
+"""Files of PyTorch's own exporter, and random chains of operators: the same outputs as ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore")  # this exporter is an old one, and says so
+@pytest.mark.filterwarnings("ignore")  # this exporter is deprecated and warns about it
 @pytest.mark.parametrize("name", NETWORKS)
 def test_what_pytorch_exports_is_read(name, tmp_path):
     network, shape = NETWORKS[name]
@@ -70,7 +70,7 @@ def test_what_pytorch_exports_is_read(name, tmp_path):
 
 
 class Chain:
-    """Operators one after the other, at random, on a tensor whose axes may all be of length 1."""
+    """A random chain of operators on a tensor whose axes may all have length 1."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Export, read back: the same outputs and the same verdicts as from PyTorch."""
+"""Networks that are exported and read back have the same outputs and the same verdicts as in PyTorch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verdicts(network: nn.Module, images: Tensor, labels: Tensor, eps: float) -> 
 
 
 def with_one_wrong(network: nn.Module, images: Tensor) -> Tensor:
-    """The network's own labels, but for the last image, which is its own counterexample then."""
+    """The network's own labels, except for the last image: with its wrong label it is its own counterexample."""
     with torch.no_grad():
         scores = network(images)
     labels = scores.argmax(1)

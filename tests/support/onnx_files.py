@@ -1,4 +1,4 @@
-"""ONNX files for the tests, as other tools write them."""
+"""ONNX files for the tests, in the style of other tools."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def weights(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def write(path: Path, nodes: list, constants: dict, shape: list, opset: int = 13, initialised: bool = False) -> Path:
-    """A file with input x and output y; ``initialised``: weights are listed among the inputs, as old files do."""
+    """Write a file with input x and output y; ``initialised`` lists the weights among the inputs, as old files do."""
     given = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
     if initialised:
@@ -48,7 +48,7 @@ def one_node(path: Path, kind: str, constants: dict, shape: list, opset: int = 1
 
 
 def same_as_runtime(path: Path, shape: list) -> GraphNetwork:
-    """The network read, after it has shown what ONNX Runtime computes, on inputs of its own."""
+    """Read a network and check that it computes the same as ONNX Runtime on random inputs."""
     read = read_onnx(path)
     lengths = [1 if isinstance(length, str) else length for length in shape]
     images = np.random.default_rng(3).normal(size=(3, *lengths)).astype(np.float32)
@@ -59,7 +59,7 @@ def same_as_runtime(path: Path, shape: list) -> GraphNetwork:
 
 
 def keras(path: Path) -> Path:
-    """As tf2onnx writes Keras: channels last, transposed around the convolution, bias added channels last."""
+    """Write a network in the style of tf2onnx: channels last, with transpositions around the convolution."""
     nodes = [
         helper.make_node("Transpose", ["x"], ["nchw"], perm=[0, 3, 1, 2]),
         helper.make_node("Conv", ["nchw", "kernel"], ["conv"], strides=[2, 2], auto_pad="SAME_UPPER"),
@@ -79,7 +79,7 @@ def keras(path: Path) -> Path:
 
 
 class KerasTwin(nn.Module):
-    """The same in PyTorch, channels last."""
+    """The network of ``keras`` in PyTorch, with channels last."""
 
     def forward(self, images: Tensor) -> Tensor:
         kernel, bias, matrix, last = map(torch.tensor, (weights(3, 1, 3, 3), weights(3), weights(27, 4), weights(4)))

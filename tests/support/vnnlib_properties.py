@@ -1,4 +1,4 @@
-"""Random properties, and when two are the same."""
+"""Random VNN-LIB properties, and the comparison of two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 @st.composite
 def vnnlib_properties(draw, strict=False, values=numbers):
     inputs, outputs = draw(st.integers(1, 4)), draw(st.integers(1, 4))
-    cases = []
+    disjuncts = []
     box = [sorted((draw(values), draw(values))) for _ in range(inputs)]
     for _ in range(draw(st.integers(1, 4))):
         ends = box if draw(st.booleans()) else [sorted((draw(values), draw(values))) for _ in range(inputs)]
@@ -26,12 +26,12 @@ def vnnlib_properties(draw, strict=False, values=numbers):
         below = draw(st.frozensets(st.integers(0, rows - 1))) if strict and rows else frozenset()
         lower, upper = zip(*ends, strict=True)
         arrays = np.array(lower), np.array(upper), np.array(matrix).reshape(rows, outputs), np.array(bound)
-        cases.append(Disjunct(*arrays, below))
-    return VnnlibProperty(inputs, outputs, tuple(cases))
+        disjuncts.append(Disjunct(*arrays, below))
+    return VnnlibProperty(inputs, outputs, tuple(disjuncts))
 
 
 def same(one: VnnlibProperty, other: VnnlibProperty) -> bool:
-    """Whether two properties are the same to the last digit."""
+    """Whether two properties are exactly the same."""
     if (one.input_size, one.output_size, len(one.disjuncts)) != (
         other.input_size,
         other.output_size,
