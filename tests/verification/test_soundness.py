@@ -9,7 +9,8 @@ from torch import nn
 import soundness
 from steadynet.attacks.pgd import find_counterexamples
 from steadynet.verification.properties import Properties, Verdict
-from steadynet.verification.search.milp_model import MilpModel, Minimum
+from steadynet.verification.search.milp_model import MilpModel
+from steadynet.verification.search.milp_solver import Minimum
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 NETWORKS = {"max pool": 4, "convolutional": 5, "residual": 6, "needle": 6}  # of the kinds that take long

@@ -14,6 +14,7 @@ from torch import Tensor
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
+from steadynet.bounds.rounding import NetworkRounding, PassErrors, input_room
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -29,6 +30,7 @@ class BoundedNetwork:
         box: the input boxes, (properties, \\*shape of the input).
         bounds: the interval of the input of each ReLU and each maximum, by its position in the graph.
         relax: how a ReLU is enclosed; CROWN's lines unless told otherwise.
+        rounding: how the network and a pass round; None for bounds that are no proofs, as in training.
         matrices: a cache of convolutions on patches as matrices.
     """
 
@@ -37,6 +39,7 @@ class BoundedNetwork:
     box: Interval
     bounds: Mapping[int, Interval]
     relax: Relax = Relaxation.crown
+    rounding: NetworkRounding | None = None
     matrices: Matrices = field(default_factory=dict, repr=False)
 
     @property
@@ -47,7 +50,8 @@ class BoundedNetwork:
     def of_properties(self, rows: Tensor) -> BoundedNetwork:
         """The same network over the boxes of some of the properties."""
         bounds = {position: known.of(rows) for position, known in self.bounds.items()}
-        return replace(self, box=self.box.of(rows), bounds=bounds)
+        rounding = None if self.rounding is None else self.rounding.of_properties(rows)
+        return replace(self, box=self.box.of(rows), bounds=bounds, rounding=rounding)
 
     def relus(self) -> list[Interval]:
         """The bounds of the ReLU inputs, in the order of the graph."""
@@ -61,7 +65,8 @@ class BoundedNetwork:
                 operation = self.graph.producer(relu).operation
                 assert isinstance(operation, ReLU)
                 lines[relu] = self.relax(self.bounds[relu], operation.slope)
-        return RelaxedNetwork(self, lines)
+        errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
+        return RelaxedNetwork(self, lines, errors)
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,40 @@ class BoundQuery:
         return len(self.functions)
 
 
+@dataclass(frozen=True)
+class LowerBound:
+    """Lower bounds of some functions, as computed, and what rounding may have added to them.
+
+    Attributes:
+        value: (n,), the bounds as computed, differentiable.
+        error: (n,), what rounding may have added; None if nobody asked for proofs.
+    """
+
+    value: Tensor
+    error: Tensor | None = None
+
+    @property
+    def proved(self) -> Tensor:
+        """(n,), bounds that hold with every rounding counted; −∞ where something is not a number."""
+        proved = self.value.detach()
+        if self.error is not None:
+            proved = proved - self.error
+            proved = torch.where(proved < torch.inf, proved, -torch.inf)  # an overflow proves nothing
+        return torch.where(proved.isnan(), -torch.inf, proved)
+
+    def bound(self, dtype: torch.dtype) -> Tensor:
+        """The bounds in a precision of choice: with every rounding counted, rounded down; else differentiable."""
+        if self.error is None:
+            return self.value.to(dtype)
+        return rounded_down(self.proved, dtype)
+
+
+def rounded_down(bound: Tensor, dtype: torch.dtype) -> Tensor:
+    """The largest numbers of this precision that are not above the bounds."""
+    rounded = bound.to(dtype)
+    return torch.where(rounded > bound, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
+
+
 @dataclass
 class Trail:
     """What one backward pass leaves for branching: coefficients behind each ReLU, and on the input."""
@@ -101,54 +140,79 @@ class RelaxedNetwork:
 
     network: BoundedNetwork
     relaxations: Mapping[int, Relaxation]
+    errors: PassErrors | None = None
 
-    def lower(self, query: BoundQuery, trail: Trail | None = None) -> Tensor:
-        """A lower bound of each function over the box of its property.
+    def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
+        """Bound each function from below over the box of its property.
 
         Args:
             query: the functions to bound.
             trail: if given, receives the coefficients that the pass met on its way.
 
         Returns:
-            The bounds, (n,). They are differentiable in the slopes and multipliers of the query.
+            The bounds, (n,). Their values are differentiable in the slopes and multipliers of the query.
         """
-        graph, owner = self.network.graph, query.owner
         # pending[k]: the functions as functions of value k, for the values that are still to be substituted
         pending: dict[int, LinearFunctions] = {query.position: query.functions}
         constant: Tensor | float = 0.0
+        error: Tensor | float = 0.0
         for position in range(query.position, 0, -1):
             if position not in pending:
                 continue
             functions = pending.pop(position)
             if trail is not None and position in self.relaxations:
                 trail.behind[position] = functions.coefficients
+            error = error + self._error(position, functions, query.owner)
             parts, added = self._substitute(position, functions, query)
             constant = constant + added
-            for source, part in zip(graph.producer(position).inputs, parts, strict=True):
+            for source, part in zip(self.network.graph.producer(position).inputs, parts, strict=True):
                 known = pending.get(source)
                 pending[source] = part if known is None else known.plus(part, self.network.shapes[source])
-        if 0 not in pending:  # the value does not depend on the input
-            return query.functions.coefficients.new_zeros(len(query)) + constant
-        return self._smallest_on_box(pending[0], owner, trail) + constant
+        if 0 in pending:
+            constant = constant + self._smallest_on_box(pending[0], query.owner, trail)
+        zero = torch.zeros(len(query), dtype=self._sums_in, device=query.functions.coefficients.device)
+        return LowerBound(zero + constant, None if self.errors is None else zero + error + self._underflow(query.owner))
+
+    @property
+    def _sums_in(self) -> torch.dtype:
+        """The precision of long sums of constants: float64 where the bound shall be a proof."""
+        return self.network.box.lower.dtype if self.errors is None else torch.float64
+
+    def _error(self, position: int, functions: LinearFunctions, owner: Tensor | None) -> Tensor | float:
+        """|coefficients| · error: what rounding at this value may add to the bound."""
+        if self.errors is None or position not in self.errors.errors:
+            return 0.0
+        errors, coefficients = self.errors.errors[position], functions.coefficients.detach()
+        if errors.dim() == 2 and coefficients.dim() == 4:  # the largest error of each channel
+            coefficients = torch.linalg.vector_norm(coefficients, 1, (2, 3), dtype=torch.float64)
+        if owner is not None and len(errors) > 1:
+            errors = errors.index_select(0, owner)
+        return (coefficients.abs() * errors).flatten(1).sum(1)
+
+    def _underflow(self, owner: Tensor | None) -> Tensor:
+        assert self.errors is not None
+        underflow = self.errors.underflow
+        return underflow if owner is None or underflow.dim() == 0 else underflow[owner]
 
     def _substitute(
         self, position: int, functions: LinearFunctions, query: BoundQuery
     ) -> tuple[list[LinearFunctions], Tensor | float]:
         """Functions of one value as functions of the inputs of its operation, and the constants that this adds."""
-        network, owner = self.network, query.owner
+        network = self.network
         node = network.graph.producer(position)
         operation, sources = node.operation, [network.shapes[source] for source in node.inputs]
         if isinstance(operation, ReLU):
-            return _through_relu(position, functions, query, self.relaxations[position])
+            return _through_relu(position, functions, query, self.relaxations[position], self._sums_in)
         if functions.patch is not None and isinstance(operation, Convolution) and operation.groups == 1:
-            return _through_convolution_on_patches(functions, operation, sources[0], network.matrices)
+            part = _through_convolution_on_patches(functions, operation, sources[0], network.matrices)
+            return [part], operation.constant(functions.coefficients, self._sums_in)
         if functions.patch is not None and isinstance(operation, Scale):
-            return _through_scale_on_patches(functions, operation, sources[0])
+            return _through_scale_on_patches(functions, operation, sources[0], self._sums_in)
         whole = functions.whole(network.shapes[position])
         if isinstance(operation, MaxPool):
-            return _through_maximum(whole, owner, operation, network.bounds[position], sources[0])
-        coefficients, added = operation.backward(whole.coefficients, sources)
-        return [LinearFunctions(part) for part in coefficients], added
+            return _through_maximum(whole, query.owner, operation, network.bounds[position], self._sums_in)
+        parts = operation.backward(whole.coefficients, sources)
+        return [LinearFunctions(part) for part in parts], operation.constant(whole.coefficients, self._sums_in)
 
     def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None, trail: Trail | None) -> Tensor:
         """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
@@ -156,13 +220,15 @@ class RelaxedNetwork:
             functions = functions.whole(self.network.shapes[0])
             trail.on_input = functions.coefficients
         box, coefficients = self.network.box, functions.coefficients
-        centre = functions.gather((box.upper + box.lower) / 2, owner)
-        half = functions.gather((box.upper - box.lower) / 2, owner)
-        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1)
+        half_width = (box.upper - box.lower) / 2
+        if self.errors is not None:
+            half_width = half_width + input_room(box)
+        centre, half = functions.gather((box.upper + box.lower) / 2, owner), functions.gather(half_width, owner)
+        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
 
 
 def _through_relu(
-    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation
+    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, sums_in: torch.dtype
 ) -> tuple[list[LinearFunctions], Tensor]:
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
@@ -170,7 +236,7 @@ def _through_relu(
         lower_slope = functions.gather(lines.lower_slope, owner)
     else:
         lower_slope = query.slopes.at(position, functions, owner, lines)
-    added = (negative * functions.gather(lines.upper_shift, owner)).flatten(1).sum(1)
+    added = (negative * functions.gather(lines.upper_shift, owner)).flatten(1).sum(1, dtype=sums_in)
     difference = functions.gather(lines.upper_slope, owner) - lower_slope
     coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
     if query.multipliers and position in query.multipliers:
@@ -179,9 +245,10 @@ def _through_relu(
 
 
 def _through_maximum(
-    functions: LinearFunctions, owner: Tensor | None, operation: MaxPool, bounds: Interval, shape: Shape
+    functions: LinearFunctions, owner: Tensor | None, operation: MaxPool, bounds: Interval, sums_in: torch.dtype
 ) -> tuple[list[LinearFunctions], Tensor]:
     """A maximum is at least its best candidate, and at most the largest upper bound (exact if one candidate wins)."""
+    shape = bounds.lower.shape[1:]
     best, slot = operation.candidates(bounds.lower).max(2, keepdim=True)
     upper = operation.candidates(bounds.upper)
     ceiling = upper.amax(2)
@@ -194,30 +261,29 @@ def _through_maximum(
     carried = (positive + torch.where(wins, negative, 0.0)).flatten(2)
     result = torch.zeros(len(carried), shape[0], shape[1] * shape[2], dtype=carried.dtype, device=carried.device)
     result = result.scatter_add(2, chosen.flatten(2), carried)
-    added = torch.where(wins, 0.0, negative * ceiling).flatten(1).sum(1)
+    added = torch.where(wins, 0.0, negative * ceiling).flatten(1).sum(1, dtype=sums_in)
     return [LinearFunctions(result.view(len(result), *shape))], added
 
 
 def _through_convolution_on_patches(
     functions: LinearFunctions, operation: Convolution, shape: Shape, matrices: Matrices
-) -> tuple[list[LinearFunctions], Tensor | float]:
+) -> LinearFunctions:
     assert functions.patch is not None
     assert functions.cells is not None
-    added = 0.0 if operation.bias is None else functions.coefficients.sum((2, 3)) @ operation.bias
     patch = functions.patch.behind(operation)
     coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
     coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
     result = LinearFunctions(coefficients, patch, functions.cells)
-    return [result.whole(shape) if patch.covers(shape) else result], added
+    return result.whole(shape) if patch.covers(shape) else result
 
 
 def _through_scale_on_patches(
-    functions: LinearFunctions, operation: Scale, shape: Shape
+    functions: LinearFunctions, operation: Scale, shape: Shape, sums_in: torch.dtype
 ) -> tuple[list[LinearFunctions], Tensor]:
     assert functions.cells is not None
     factor, shift = (
         functions.gather(value.expand(shape)[None], torch.zeros_like(functions.cells))
         for value in (operation.factor, operation.shift)
     )
-    added = (functions.coefficients * shift).flatten(1).sum(1)
+    added = (functions.coefficients * shift).flatten(1).sum(1, dtype=sums_in)
     return [functions.with_coefficients(functions.coefficients * factor)], added

@@ -14,9 +14,11 @@ from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
+from steadynet.bounds.rounding import RoundingRecorder
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
+from steadynet.graph.rounding import Execution
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
@@ -63,6 +65,7 @@ def propagate(
     out_of_time: Callable[[], bool] = lambda: False,
     relax: Relax = Relaxation.crown,
     known: Mapping[int, Interval] | None = None,
+    execution: Execution | None = None,
 ) -> tuple[BoundedNetwork, list[Interval]]:
     """Bound every value of the graph over a box, node by node, from the input to the output.
 
@@ -76,6 +79,8 @@ def propagate(
         out_of_time: is asked between backward passes.
         relax: the lines that enclose a ReLU.
         known: bounds of the inputs of ReLUs and maxima that already hold on the box, by position.
+        execution: the execution of the network that bounds shall hold for, with every rounding counted. None computes
+            bounds as training and statistics need them: close, but no proof.
 
     Returns:
         The network with its inner bounds, and the interval of every value.
@@ -85,6 +90,7 @@ def propagate(
     """
     values = [box]
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
+    recorder = None if execution is None else RoundingRecorder(graph, execution)
     nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
     for position, node in graph.numbered():
         nonlinear = isinstance(node.operation, (ReLU, MaxPool))
@@ -97,8 +103,14 @@ def propagate(
                 wanted = torch.ones_like(unstable) if isinstance(node.operation, MaxPool) else unstable
                 values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
-        values.append(node.operation.interval(*(values[source] for source in node.inputs)))
-        bounded = replace(bounded, shapes=(*bounded.shapes, tuple(values[-1].lower.shape[1:])))
+        inputs = [values[source] for source in node.inputs]
+        value = node.operation.interval(*inputs)
+        shape = tuple(value.lower.shape[1:])
+        bounded = replace(bounded, shapes=(*bounded.shapes, shape))
+        if recorder is not None:
+            value = recorder.record(position, node, inputs, value, shape)
+            bounded = replace(bounded, rounding=recorder.rounding)
+        values.append(value)
         nonlinear_before.append(nonlinear or any(nonlinear_before[source] for source in node.inputs))
     return bounded, values
 
@@ -123,7 +135,7 @@ def tightened(
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
             raise OutOfTimeError
-        return relaxed.lower(BoundQuery(position, functions, owner))
+        return relaxed.lower(BoundQuery(position, functions, owner)).bound(known.lower.dtype)
 
     return sharpened(known, wanted, bounded.shapes[position], functions_at_once(bounded, position, memory), bound)
 

@@ -52,5 +52,5 @@ def crown_margins(graph: Graph, values: list[Ball], labels: Tensor) -> Tensor:
     others = torch.arange(classes, device=labels.device)[None] != labels[:, None]
     owner, target = others.nonzero(as_tuple=True)
     leads = LinearFunctions(identity[labels[owner]] - identity[target])
-    found = bounded.relaxed().lower(BoundQuery(bounded.output, leads, owner))
+    found = bounded.relaxed().lower(BoundQuery(bounded.output, leads, owner)).value
     return found.new_zeros(batch, classes).index_put((owner, target), found)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail, rounded_down
 from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, sharpened, tightened
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions
@@ -69,9 +69,18 @@ class Splits:
 
 @dataclass(frozen=True)
 class Optimised:
-    """The best bounds that an ascent found (n,), and the slopes, splits and coefficients of its last iterate."""
+    """The best bounds that an ascent found, and the value, slopes, splits and coefficients of its last iterate.
+
+    Attributes:
+        lower: (n,), the best bounds, with every rounding counted if the network says how it rounds.
+        value: (n,), the last bounds as computed.
+        slopes: the last slopes.
+        splits: the last multipliers.
+        trail: the coefficients that the last pass met.
+    """
 
     lower: Tensor
+    value: Tensor
     slopes: Slopes
     splits: Splits
     trail: Trail
@@ -106,19 +115,19 @@ def optimise(
         with torch.set_grad_enabled(not last or optimiser is None):
             multipliers = splits.multipliers(len(query), relaxed.network)
             bound = relaxed.lower(replace(query, slopes=slopes, multipliers=multipliers), trail)
-        best = bound.detach() if best is None else torch.maximum(best, bound.detach())
+        best = bound.proved if best is None else torch.maximum(best, bound.proved)
         if last or bool((best > enough).all()) or out_of_time():
             break
         if optimiser is None:  # the first pass has made the slopes
             optimiser = _Adam(slopes, splits, ascent)
         if not optimiser.parameters:
             break
-        optimiser.ascend(torch.autograd.grad(bound.sum(), optimiser.parameters, allow_unused=True))
+        optimiser.ascend(torch.autograd.grad(bound.value.sum(), optimiser.parameters, allow_unused=True))
         slopes.clamp()
         for beta in splits.beta.values():
             beta.data.clamp_min_(0)
     assert best is not None
-    return Optimised(best, slopes, splits, trail)
+    return Optimised(best, bound.value.detach(), slopes, splits, trail)
 
 
 class _Adam:
@@ -197,7 +206,8 @@ def _optimised(
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
             return torch.full_like(owner, -torch.inf, dtype=known.lower.dtype)
-        return optimise(relaxed, BoundQuery(position, functions, owner), ascent, out_of_time=out_of_time).lower
+        best = optimise(relaxed, BoundQuery(position, functions, owner), ascent, out_of_time=out_of_time)
+        return rounded_down(best.lower, known.lower.dtype)
 
     at_once = functions_at_once(bounded, position, memory // 4)  # gradients take memory, too
     return sharpened(known, wanted, bounded.shapes[position], at_once, bound)

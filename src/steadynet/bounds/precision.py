@@ -30,7 +30,8 @@ def graph_in_float64(graph: Graph) -> Graph:
 def _converted(bounded: BoundedNetwork, convert: Callable[[Tensor], Tensor]) -> BoundedNetwork:
     graph, box = _converted_graph(bounded.graph, convert), Interval(*map(convert, bounded.box))
     bounds = {position: Interval(*map(convert, known)) for position, known in bounded.bounds.items()}
-    return replace(bounded, graph=graph, box=box, bounds=bounds, matrices={})
+    rounding = None if bounded.rounding is None else bounded.rounding.converted(convert)
+    return replace(bounded, graph=graph, box=box, bounds=bounds, rounding=rounding, matrices={})
 
 
 def _converted_graph(graph: Graph, convert: Callable[[Tensor], Tensor]) -> Graph:

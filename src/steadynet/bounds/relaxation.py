@@ -10,6 +10,7 @@ from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.operations import Interval
+from steadynet.graph.rounding import LONG_SUM, unit_roundoff
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Relaxation:
     def crown(cls, bounds: Interval, slope: float = 0.0) -> Relaxation:
         """The lines of CROWN for a ReLU whose input lies in ``bounds``.
 
-        The upper line is the chord from (l, r(l)) to (u, r(u)). The lower line has slope 1 where u > −l and the ReLU's
-        own slope elsewhere, whichever leaves the smaller area to the ReLU. Where the sign is known, both lines are the
-        ReLU itself.
+        The upper line is the chord from (l, r(l)) to (u, r(u)), raised so far that rounding, here and where a backward
+        pass uses it, cannot put it below the ReLU. The lower line has slope 1 where u > −l and the ReLU's own slope
+        elsewhere, whichever leaves the smaller area to the ReLU. Where the sign is known, both lines are the ReLU.
 
         >>> Relaxation.crown(Interval(torch.tensor([-1.0]), torch.tensor([3.0]))).upper_slope
         tensor([0.7500])
@@ -44,7 +45,9 @@ class Relaxation:
         chord = (above - slope * below) / (above - below).clamp_min(1e-30)
         active, inactive = lower >= 0, upper <= 0
         upper_slope = torch.where(active, 1.0, torch.where(inactive, slope, chord))
-        shift = torch.where(active | inactive, 0.0, above * (1 - chord))
+        room = (8 * unit_roundoff(lower.dtype) + LONG_SUM) * torch.maximum(above, -below)
+        shift = torch.maximum((slope - chord) * below, (1 - chord) * above) + room
+        shift = torch.where(active | inactive, 0.0, shift)
         steep = active | (~inactive & (above > -below))
         lower_slope = torch.full_like(lower, slope).masked_fill(steep, 1.0)
         return cls(lower_slope, upper_slope, shift, slope)

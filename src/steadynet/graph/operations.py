@@ -9,6 +9,7 @@ network itself, not copies, so certified training sends gradients through these 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from steadynet.graph.rounding import Rounding
 from steadynet.networks.input_gradient import sub_pixel_transpose
 
 Shape = tuple[int, ...]
@@ -66,7 +68,15 @@ class Operation(ABC):
     def interval(self, *inputs: Interval) -> Interval:
         """Compute bounds of the value that hold while every input stays in its interval."""
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    @abstractmethod
+    def rounding(self, *largest: Tensor) -> Rounding | None:
+        """Describe how this operation rounds, while no input is larger than ``largest`` without its sign.
+
+        Returns:
+            The sums that it computes; None if it only moves or compares numbers, forward and transposed.
+        """
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         """Rewrite linear functions of the output as linear functions of the inputs: the transpose of the operation.
 
         Args:
@@ -74,12 +84,16 @@ class Operation(ABC):
             shapes: The shape of each input, without the batch.
 
         Returns:
-            The coefficients for each input, (n, *input shape), and the constants to add, (n,).
+            The coefficients for each input, (n, *input shape).
 
         Raises:
             TypeError: The operation is not linear. Bounds enclose ReLU and maximum between lines first.
         """
         raise TypeError(f"{type(self).__name__} is not linear")
+
+    def constant(self, rows: Tensor, dtype: torch.dtype) -> Tensor | float:
+        """Compute what the operation's constants add to linear functions of the output, (n,), in this precision."""
+        return 0.0
 
 
 class Affine(Operation):
@@ -90,8 +104,8 @@ class Affine(Operation):
         """Compute |W| · half width."""
 
     def size(self, largest: Tensor) -> Tensor:
-        """Compute |W| · largest + |b|: how large the sum can become if no input is larger than ``largest``."""
-        return self.spread(largest) + self.apply(torch.zeros_like(largest)).abs()
+        """Compute |W| · largest + |b|: how large the terms of the sum can be if no input is larger than ``largest``."""
+        return self.spread(largest) + self.apply(torch.zeros_like(largest[:1])).abs()
 
     def interval(self, *inputs: Interval) -> Interval:
         ((lower, upper),) = inputs
@@ -119,9 +133,18 @@ class Dense(Affine):
     def spread(self, half_width: Tensor) -> Tensor:
         return F.linear(half_width, self.weight.abs())
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        leading = rows if rows.dim() == 2 else rows.flatten(1, -2).sum(1)
-        return [rows @ self.weight], 0.0 if self.bias is None else leading @ self.bias
+    def rounding(self, *largest: Tensor) -> Rounding:
+        outputs, inputs = self.weight.shape
+        return Rounding(self.size(largest[0]), inputs + 1, outputs)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        return [rows @ self.weight]
+
+    def constant(self, rows: Tensor, dtype: torch.dtype) -> Tensor | float:
+        if self.bias is None:
+            return 0.0
+        leading = rows.to(dtype) if rows.dim() == 2 else rows.flatten(1, -2).sum(1, dtype=dtype)
+        return leading @ self.bias.to(dtype)
 
 
 @dataclass(frozen=True)
@@ -141,9 +164,15 @@ class Convolution(Affine):
     def spread(self, half_width: Tensor) -> Tensor:
         return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        constant = 0.0 if self.bias is None else rows.sum((2, 3)) @ self.bias
-        return [self.transposed(rows, shapes[0])], constant
+    def rounding(self, *largest: Tensor) -> Rounding:
+        outputs, inputs, height, width = self.weight.shape
+        return Rounding(self.size(largest[0]), inputs * height * width + 1, outputs // self.groups * height * width)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        return [self.transposed(rows, shapes[0])]
+
+    def constant(self, rows: Tensor, dtype: torch.dtype) -> Tensor | float:
+        return 0.0 if self.bias is None else rows.sum((2, 3), dtype=dtype) @ self.bias.to(dtype)
 
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
         """Apply the transposed convolution; the result has exactly the input's ``shape``."""
@@ -161,10 +190,15 @@ class Convolution(Affine):
 
 @dataclass(frozen=True)
 class Scale(Affine):
-    """x · factor + shift, with constants that broadcast: batch norm, normalisation, arithmetic with constants."""
+    """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied.
+
+    ``behind_shift`` is the size of the terms that the shift was computed from, where these may cancel: batch norm has
+    shift = bias − mean · factor, and a network may be run as (x − mean) · factor + bias.
+    """
 
     factor: Tensor
     shift: Tensor
+    behind_shift: Tensor | None = None
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] * self.factor + self.shift
@@ -172,8 +206,17 @@ class Scale(Affine):
     def spread(self, half_width: Tensor) -> Tensor:
         return half_width * self.factor.abs()
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        return [rows * self.factor], (rows * self.shift).flatten(1).sum(1)
+    def rounding(self, *largest: Tensor) -> Rounding:
+        # Two roundings where it is run as it stands here. Eight where the constants were rounded, too: batch norm
+        # has a root, two quotients or products, a difference, and is run as a difference, two products and a sum.
+        shift = self.shift.abs() if self.behind_shift is None else self.behind_shift
+        return Rounding(self.spread(largest[0]) + shift, 8, 1)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        return [rows * self.factor]
+
+    def constant(self, rows: Tensor, dtype: torch.dtype) -> Tensor | float:
+        return (rows * self.shift).flatten(1).sum(1, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -185,6 +228,9 @@ class ReLU(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.relu(inputs[0]) if self.slope == 0 else F.leaky_relu(inputs[0], self.slope)
 
+    def rounding(self, *largest: Tensor) -> Rounding | None:
+        return Rounding(self.slope * largest[0], 2, 1) if self.slope else None  # the slope is rounded, too
+
 
 @dataclass(frozen=True)
 class Sum(Monotone):
@@ -193,8 +239,11 @@ class Sum(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] + inputs[1]
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        return [rows, rows], 0.0
+    def rounding(self, *largest: Tensor) -> Rounding:
+        return Rounding(largest[0] + largest[1], 1, 1)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        return [rows, rows]
 
 
 @dataclass(frozen=True)
@@ -206,9 +255,12 @@ class Concat(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return torch.cat(inputs, self.axis)
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    def rounding(self, *largest: Tensor) -> None:
+        return None
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         axis = self.axis % rows.dim()
-        return list(rows.split([shape[axis - 1] for shape in shapes], axis)), 0.0
+        return list(rows.split([shape[axis - 1] for shape in shapes], axis))
 
 
 @dataclass(frozen=True)
@@ -220,8 +272,11 @@ class Reshape(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].reshape(inputs[0].shape[0], *self.shape)
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
-        return [rows.reshape(len(rows), *shapes[0])], 0.0
+    def rounding(self, *largest: Tensor) -> None:
+        return None
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
+        return [rows.reshape(len(rows), *shapes[0])]
 
 
 @dataclass(frozen=True)
@@ -233,9 +288,12 @@ class Permute(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].permute(0, *(axis + 1 for axis in self.order)).contiguous()
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    def rounding(self, *largest: Tensor) -> None:
+        return None
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         back = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return [Permute(tuple(back)).apply(rows)], 0.0
+        return [Permute(tuple(back)).apply(rows)]
 
 
 @dataclass(frozen=True)
@@ -248,9 +306,13 @@ class Take(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0].index_select(self.axis, self._index(inputs[0]))
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    def rounding(self, *largest: Tensor) -> Rounding | None:
+        repeated = max(Counter(self.positions).values())  # transposed, these are added up
+        return Rounding(self.apply(largest[0]), 0, repeated) if repeated > 1 else None
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         whole = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device)
-        return [whole.index_add(self.axis, self._index(rows), rows)], 0.0
+        return [whole.index_add(self.axis, self._index(rows), rows)]
 
     def _index(self, like: Tensor) -> Tensor:
         return torch.tensor(self.positions, device=like.device)
@@ -265,7 +327,10 @@ class Pad(Monotone):
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.pad(inputs[0], [width for widths in reversed(self.widths) for width in widths])
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    def rounding(self, *largest: Tensor) -> None:
+        return None
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         for axis, ((before, _), length) in enumerate(zip(self.widths, shapes[0], strict=True), 1):
             rows = rows.narrow(axis, before, length)
-        return [rows], 0.0
+        return [rows]

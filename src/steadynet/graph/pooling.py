@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from steadynet.graph.operations import Monotone, Pair, Shape
+from steadynet.graph.rounding import Rounding
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,15 @@ class AveragePool(Monotone):
             inputs[0], self.kernel, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor
         )
 
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> tuple[list[Tensor], Tensor | float]:
+    def rounding(self, *largest: Tensor) -> Rounding:
+        terms = self.kernel[0] * self.kernel[1] + 2  # the sum, the divisor and the quotient
+        return Rounding(self.apply(largest[0]), terms, terms)
+
+    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         with torch.enable_grad():  # the transpose of a linear map is its vector-Jacobian product
             point = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device, requires_grad=True)
             image = self.apply(point)
-        return [torch.autograd.grad(image, point, rows, create_graph=rows.requires_grad)[0]], 0.0
+        return [torch.autograd.grad(image, point, rows, create_graph=rows.requires_grad)[0]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,9 @@ class MaxPool(Monotone):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.max_pool2d(inputs[0], self.kernel, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+    def rounding(self, *largest: Tensor) -> Rounding:
+        return Rounding(self.apply(largest[0]), 0, self.kernel[0] * self.kernel[1])  # windows overlap: added up
 
     def candidates(self, value: Tensor) -> Tensor:
         """Return the elements that each window sees, of which the output is the maximum.

@@ -51,9 +51,11 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operat
     factor = torch.rsqrt(module.running_var + module.eps)
     factor = factor if module.weight is None else factor * module.weight
     shift = -module.running_mean * factor
-    shift = shift if module.bias is None else shift + module.bias
+    behind_shift = shift.abs()
+    if module.bias is not None:
+        shift, behind_shift = shift + module.bias, behind_shift + module.bias.abs()
     per_channel = (-1, *[1] * (len(shape) - 2))  # the input is (batch, channels, …)
-    return Scale(factor.view(per_channel), shift.view(per_channel))
+    return Scale(*(constant.view(per_channel) for constant in (factor, shift, behind_shift)))
 
 
 def leaky_relu(slope: float) -> Operation:

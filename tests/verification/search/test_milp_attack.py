@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.search import milp_attack
 from steadynet.verification.search.budget import Budget
@@ -33,7 +34,7 @@ def started() -> tuple[SearchState, Decisions, dict[int, Result]]:
     properties = Properties.around(spike(), torch.tensor([[0.5]]), torch.tensor([0]), 0.4)
     decisions = Decisions(properties, BUDGET.timeout, results.__setitem__)
     with torch.no_grad():
-        state = bound_margins(PropertyBatch.of(properties, BUDGET), decisions)
+        state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
     assert state is not None
     return state, decisions, results
 

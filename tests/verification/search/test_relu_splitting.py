@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.decisions import Decisions
@@ -35,7 +36,7 @@ def start(
     properties = Properties.around(network, torch.tensor([image]), torch.tensor([0]), eps)
     decisions = Decisions(properties, BUDGET.timeout, results.__setitem__)
     with torch.no_grad():
-        state = bound_margins(PropertyBatch.of(properties, BUDGET), decisions)
+        state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
     assert state is not None
     return state, decisions, results
 

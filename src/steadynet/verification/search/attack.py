@@ -10,6 +10,9 @@ from steadynet.attacks.region import InputRegion
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
+from steadynet.verification.search.subproblem import Subproblem
+
+NEARBY, NEARBY_STEPS, NEARBY_STEP = 64, 30, 1e-3  # points around a leaf's minimiser, and the descent from each
 
 
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
@@ -25,7 +28,13 @@ def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
 
 
 def descend_on_margins(
-    batch: PropertyBatch, decisions: Decisions, owner: Tensor, margin: Tensor, start: Tensor | None, steps: int
+    batch: PropertyBatch,
+    decisions: Decisions,
+    owner: Tensor,
+    margin: Tensor,
+    start: Tensor | None,
+    steps: int,
+    step_size: float = 1 / 8,
 ) -> None:
     r"""Descend on margin[k] of property owner[k], and refute the properties for which that finds a counterexample.
 
@@ -36,6 +45,7 @@ def descend_on_margins(
         margin: (n,), the margins.
         start: (n, \*image), the first points; uniform random points if None.
         steps: how many steps to take.
+        step_size: the length of the first step, as a share of each input's width; it falls to zero.
     """
     part, row = batch.properties[owner], batch.margins[owner, margin]
     lower, width = part.region.lower, part.region.upper - part.region.lower
@@ -46,7 +56,7 @@ def descend_on_margins(
         unit,
         unit.sample() if start is None else unit.project((start - lower) / width.clamp_min(1e-30)),
         steps=steps,
-        step_size=1 / 8,
+        step_size=step_size,
         momentum=0.75,
         shrink=True,
         stop=decisions.out_of_time(owner.tolist()),
@@ -55,3 +65,28 @@ def descend_on_margins(
     wrong = misclassified(part.network, points, part.labels)
     for found in wrong.nonzero().flatten().tolist():
         decisions.refute(int(owner[found]), points[found], DecidedBy.ATTACK)
+
+
+def try_nearby(batch: PropertyBatch, decisions: Decisions, leaf: Subproblem, point: Tensor) -> bool:
+    """Look for a counterexample around the exact minimiser of a leaf; returns whether there is one.
+
+    A thin counterexample may lie between the numbers of float32: the minimiser itself, rounded to the nearest number,
+    need not be one. So each input is also rounded up or down at random, and the margin is descended on from there.
+    """
+    owner = leaf.owner
+    region = batch.properties.region[owner : owner + 1]
+    exact = point[None].to(region.lower.device)
+    nearest = exact.to(region.lower.dtype)
+    below = torch.where(nearest > exact, torch.nextafter(nearest, torch.full_like(nearest, -torch.inf)), nearest)
+    above = torch.where(nearest < exact, torch.nextafter(nearest, torch.full_like(nearest, torch.inf)), nearest)
+    rounded_up = torch.rand(NEARBY, *nearest.shape[1:], device=nearest.device) < 0.5
+    points = torch.cat([nearest, below, above, torch.where(rounded_up, above, below)])
+    points = torch.minimum(torch.maximum(points, region.lower), region.upper)
+    owners = torch.full((len(points),), owner, device=nearest.device)
+    wrong = misclassified(batch.properties.network, points, batch.properties.labels[owners])
+    for row in wrong.nonzero().flatten().tolist():
+        if decisions.refute(owner, points[row], DecidedBy.LINEAR_PROGRAM):
+            return True
+    margins = torch.full_like(owners, leaf.margin)
+    descend_on_margins(batch, decisions, owners, margins, points, NEARBY_STEPS, step_size=NEARBY_STEP)
+    return owner not in decisions.open

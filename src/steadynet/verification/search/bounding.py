@@ -21,7 +21,8 @@ class BoundedBatch:
     """A batch of subproblems after bounding, with what branching and children need. Row i is subproblem i.
 
     Attributes:
-        lower: (n,), lower bounds of the margins.
+        lower: (n,), lower bounds of the margins, with every rounding counted.
+        value: (n,), the last bounds as they were computed.
         minimiser: (n, \\*image), the corner of the box where each bound is attained.
         behind: per ReLU position, the coefficients behind that ReLU.
         relaxed: the network with the splits applied to its inner bounds.
@@ -30,6 +31,7 @@ class BoundedBatch:
     """
 
     lower: Tensor
+    value: Tensor
     minimiser: Tensor
     behind: dict[int, Tensor]
     relaxed: RelaxedNetwork
@@ -52,7 +54,8 @@ class BoundedBatch:
             multipliers=splits.multipliers(len(rows), network),
         )
         behind = {position: value[rows] for position, value in self.behind.items()}
-        return BoundedBatch(self.lower[rows], self.minimiser[rows], behind, network.relaxed(), query, splits)
+        known = (self.lower[rows], self.value[rows], self.minimiser[rows])
+        return BoundedBatch(*known, behind, network.relaxed(), query, splits)
 
 
 def bound(
@@ -79,7 +82,7 @@ def bound(
     minimiser = torch.where(best.trail.on_input > 0, restricted.box.lower, restricted.box.upper).detach()
     behind = {position: coefficients.detach() for position, coefficients in best.trail.behind.items()}
     final = replace(query, slopes=best.slopes, multipliers=splits.multipliers(len(query), restricted))
-    return BoundedBatch(best.lower, minimiser, behind, relaxed, final, splits)
+    return BoundedBatch(best.lower, best.value, minimiser, behind, relaxed, final, splits)
 
 
 def apply_splits(network: BoundedNetwork, subproblems: Sequence[Subproblem]) -> tuple[BoundedNetwork, Splits]:
@@ -97,7 +100,7 @@ def apply_splits(network: BoundedNetwork, subproblems: Sequence[Subproblem]) -> 
             flat_lower[row[positive], element[positive]] = flat_lower[row[positive], element[positive]].clamp_min(0)
             flat_upper[row[~positive], element[~positive]] = flat_upper[row[~positive], element[~positive]].clamp_max(0)
         bounds[position] = Interval(lower, upper)
-    return replace(network, box=network.box.of(owner), bounds=bounds), splits
+    return replace(network.of_properties(owner), bounds=bounds), splits
 
 
 def gather_splits(subproblems: Sequence[Subproblem], device: torch.device, dtype: torch.dtype) -> Splits:

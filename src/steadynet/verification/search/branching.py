@@ -61,14 +61,14 @@ def split_bounds(batch: BoundedBatch, tried: Candidates, out_of_time: Callable[[
     lines = {position: batch.relaxed.relaxations[position].writable_upper() for position in tried.positions}
     slopes = Slopes.fixed({position: batch.slopes.values[position].detach().clone() for position in tried.positions})
     query = replace(batch.query, slopes=slopes)
-    relaxed = RelaxedNetwork(batch.relaxed.network, lines)
+    relaxed = RelaxedNetwork(batch.relaxed.network, lines, batch.relaxed.errors)
     result = batch.lower.new_full((len(SIGNS), *tried.places.shape), -torch.inf)
     for candidate in range(tried.places.shape[1]):
         if out_of_time():
             break
         for side, sign in enumerate(SIGNS):
             changed = _fix(lines, slopes, tried, tried.places[:, candidate], sign)
-            result[side, :, candidate] = relaxed.lower(query)
+            result[side, :, candidate] = relaxed.lower(query).proved
             for tensor, row, element, before in changed:
                 tensor[row, element] = before
     return result

@@ -41,9 +41,9 @@ class Decisions:
         self._decide(index, Verdict.SAT, by, point=point)
         return True
 
-    def fail(self, index: int, reason: str, by: DecidedBy) -> None:
+    def give_up(self, index: int, reason: str, by: DecidedBy) -> None:
         """Decide that the property cannot be decided, and say why."""
-        self._decide(index, Verdict.ERROR, by, reason=reason)
+        self._decide(index, Verdict.UNKNOWN, by, reason=reason)
 
     def charge(self, served: Iterable[int] = ()) -> None:
         """Charge the time since the last charge to the properties that it served, by default to all it can have served.

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
-from steadynet.bounds.crown import OutOfTimeError, propagate
+from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import SearchState
-from steadynet.verification.search.rounding import confirmed, margin_rounding, widened
+from steadynet.verification.search.rounding import confirmed
 
 MOST_INPUTS = 16
 LEAST_UNSTABLE = 40  # below, splitting ReLUs ends sooner
@@ -54,8 +55,10 @@ class Parts:
 
 def split_inputs(state: SearchState, decisions: Decisions) -> SearchState:
     """Halve the boxes of the properties that gain from it, until each is decided or given up."""
-    few = state.network.box.lower[0].numel() <= MOST_INPUTS
-    taken = [index for index in sorted(decisions.open) if few and state.unstable_relus(index) >= LEAST_UNSTABLE]
+    if state.network.box.lower[0].numel() > MOST_INPUTS:
+        return state
+    maxima = has_maxima(state.batch.graph)  # they are hard for ReLU splitting, however few they are
+    taken = [index for index in sorted(decisions.open) if maxima or state.unstable_relus(index) >= LEAST_UNSTABLE]
     if taken:
         InputSplitting(state, decisions, taken).run()
     return state
@@ -115,10 +118,7 @@ class InputSplitting:
         out_of_time = self.decisions.out_of_time(owners)
         try:
             with torch.no_grad():
-                found, _ = propagate(
-                    self.batch.graph, parts.box, self.batch.budget.memory, out_of_time, known=parts.bounds
-                )
-                network = widened(found)
+                network, _ = self.batch.bounded(parts.box, out_of_time, parts.bounds)
                 lower, steep = self._bound(network, parts.owner)
         except OutOfTimeError:
             self.stack.append(parts)
@@ -140,7 +140,8 @@ class InputSplitting:
         rows, margin = (known[owner] <= 0).nonzero(as_tuple=True)  # margins proved on the whole box are done
         functions = LinearFunctions(self.batch.margins[owner[rows], margin])
         query, relaxed, trail = BoundQuery(network.output, functions, rows), network.relaxed(), Trail()
-        found = confirmed(relaxed, query, relaxed.lower(query, trail), margin_rounding(network)[rows])
+        bound = relaxed.lower(query, trail)
+        found = confirmed(relaxed, query, bound.proved, bound.value)
         table = known.new_full((len(owner), known.shape[1]), torch.inf)
         table[rows, margin] = found
         number = torch.zeros_like(table, dtype=torch.long)

@@ -10,9 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
-import highspy
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -22,19 +20,11 @@ from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.operations import Interval, Operation, ReLU
 from steadynet.graph.pooling import MaxPool
+from steadynet.verification.search.milp_solver import Limits, Minimum, MixedIntegerProgram, Row
 from steadynet.verification.search.subproblem import Split
 
-TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
 ZERO_SHARE = 1e-6  # of the size of a margin's terms: below this a margin is zero as far as HiGHS and float32 can tell
 _BOUND_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
-
-
-class Minimum(NamedTuple):
-    """What HiGHS found: a lower bound of the form (+∞ if nothing satisfies the program), and its best point if any."""
-
-    lower: float
-    point: Tensor | None
-    finished: bool
 
 
 @dataclass
@@ -63,7 +53,7 @@ class MilpModel:
     ) -> None:
         self.shape = network.shapes[0]
         self.columns = _Columns()
-        self.rows: list[tuple[Tensor, Tensor, float, float]] = []  # columns, entries, lower, upper
+        self.rows: list[Row] = []
         self.columns.add(network.box.lower[0].flatten(), network.box.upper[0].flatten())
         self.splits, self.out_of_time = list(splits), out_of_time
         inputs = self.columns.count
@@ -74,6 +64,9 @@ class MilpModel:
             sources = [self._padded(values[source]) for source in node.inputs]
             values.append(self._value(position, node.operation, sources, network.bounds.get(position)))
         self.output = self._padded(values[-1])
+        columns = self.columns
+        lower, upper, binary = (torch.cat(side) for side in (columns.lower, columns.upper, columns.binary))
+        self.program = MixedIntegerProgram(lower, upper, binary, self.rows)
 
     def _check_time(self) -> None:
         if self.out_of_time():
@@ -162,16 +155,15 @@ class MilpModel:
         if form is not None:
             constant, used = float(form[0]), form[1:].nonzero().flatten()
             columns, weights = torch.cat([used, columns]), torch.cat([form[1:][used], weights])
-        self.rows.append((columns, weights, lower - constant, upper - constant))
+        self.rows.append(Row(columns, weights, lower - constant, upper - constant))
 
     def margin(self, target: Tensor) -> Tensor:
         """target · output as a form (1 + variables,)."""
         return self.output @ target.to(self.output)
 
     def size(self, form: Tensor) -> float:
-        """How large the terms of a form can be, at least 1: what tolerances are relative to."""
-        lower, upper = torch.cat(self.columns.lower), torch.cat(self.columns.upper)
-        return max(1.0, float(form[0].abs() + (form[1:].abs() * torch.maximum(lower.abs(), upper.abs())).sum()))
+        """How large the terms of a form can be: what tolerances are relative to."""
+        return self.program.size(form)
 
     def minimise(self, form: Tensor, seconds: float, enough: float = np.inf, target: float = -np.inf) -> Minimum:
         """The form's minimum; a bound above ``enough`` or a value below ``target`` will do.
@@ -179,70 +171,20 @@ class MilpModel:
         HiGHS' presolve has called small programs infeasible that are not (where a bound exceeds what the rows imply by
         just its tolerance), so a bound above ``enough`` counts only if HiGHS finds it with and without presolve.
         """
-        end = time.perf_counter() + seconds
-        first = self._run(form, end, enough, target, "off")
+        limits = Limits(time.perf_counter() + seconds, enough, target)
+        first = self._inputs_of(self.program.minimise(form, limits, presolve=False))
         if not (first.finished and first.lower > enough):
             return first
-        second = self._run(form, end, enough, target, "on")
+        second = self._inputs_of(self.program.minimise(form, limits, presolve=True))
         return second if second.lower <= first.lower else Minimum(first.lower, first.point, second.finished)
 
     def attempt(self, form: Tensor, seconds: float, enough: float, target: float) -> Minimum:
         """Look for a point with a small value of the form; the bound of this one run is no proof."""
-        return self._run(form, time.perf_counter() + seconds, enough, target, "off")
+        limits = Limits(time.perf_counter() + seconds, enough, target)
+        return self._inputs_of(self.program.minimise(form, limits, presolve=False))
 
-    def _run(self, form: Tensor, end: float, enough: float, target: float, presolve: str) -> Minimum:
-        solver = highspy.Highs()
-        options: dict[str, bool | int | float | str] = {
-            "output_flag": False, "threads": 1, "presolve": presolve,
-            "time_limit": max(end - time.perf_counter(), 0.01), "objective_target": target,
-            "mip_rel_gap": 0.0, "mip_abs_gap": TOLERANCE,
-            "mip_feasibility_tolerance": TOLERANCE, "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-        }  # fmt: skip
-        for name, value in options.items():
-            solver.setOptionValue(name, value)
-
-        def interrupt(event: Any) -> None:
-            if event.data_out.mip_dual_bound > enough or time.perf_counter() > end:
-                event.data_in.user_interrupt = True
-
-        solver.cbMipInterrupt.subscribe(interrupt)
-        solver.passModel(self._model(form))
-        solver.run()
-        return self._found(solver, enough)
-
-    def _found(self, solver: highspy.Highs, enough: float) -> Minimum:
-        status, info = solver.getModelStatus(), solver.getInfo()
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return Minimum(np.inf, None, True)
-        point = None
-        if info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-            inputs = torch.Size(self.shape).numel()
-            values = np.array(solver.getSolution().col_value)[:inputs]
-            point = torch.tensor(values, device="cpu").view(self.shape)
-        finished = status in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kObjectiveTarget)
-        lower = float(info.mip_dual_bound)
-        if not bool(torch.cat(self.columns.binary).any()):  # a linear program
-            lower = float(info.objective_function_value) if finished else -np.inf
-        return Minimum(lower, point, finished or lower > enough)
-
-    def _model(self, form: Tensor) -> highspy.HighsLp:
-        rows = self.rows
-        model = highspy.HighsLp()
-        model.num_col_, model.num_row_ = self.columns.count, len(rows)
-        model.offset_, model.col_cost_ = float(form[0]), form[1:].numpy()
-        model.col_lower_, model.col_upper_ = (
-            torch.cat(side).numpy() for side in (self.columns.lower, self.columns.upper)
-        )
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        binary = torch.cat(self.columns.binary)
-        if bool(binary.any()):
-            model.integrality_ = [kinds[int(kind)] for kind in binary]
-        model.row_lower_ = np.array([row[2] for row in rows])
-        model.row_upper_ = np.array([row[3] for row in rows])
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.cumsum([0, *(len(row[0]) for row in rows)])
-        if rows:
-            model.a_matrix_.index_ = torch.cat([row[0] for row in rows]).numpy()
-            model.a_matrix_.value_ = torch.cat([row[1] for row in rows]).numpy()
-        return model
+    def _inputs_of(self, found: Minimum) -> Minimum:
+        """The same minimum with the network's input instead of all variables as its point."""
+        if found.point is None:
+            return found
+        return found._replace(point=found.point[: torch.Size(self.shape).numel()].view(self.shape))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from steadynet.devices import plain_convolutions
+from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result
 from steadynet.verification.search.attack import attack_margins
 from steadynet.verification.search.budget import Budget
@@ -18,6 +19,7 @@ from steadynet.verification.search.relu_splitting import split_relus
 from steadynet.verification.search.root_bounds import (
     bound_margins,
     check_images,
+    expand_maxima,
     optimise_slopes,
     refine_inner_bounds,
 )
@@ -35,6 +37,7 @@ def first_look(state: SearchState, decisions: Decisions) -> SearchState:
 STAGES: tuple[Stage, ...] = (
     optimise_slopes,  # the lower lines of all unstable ReLUs, on the whole box
     split_inputs,  # networks with few inputs: halve the box
+    expand_maxima,  # max pooling becomes ReLUs
     first_look,
     attack_by_milp,  # small networks: a mixed-integer program looks for thin counterexamples
     refine_inner_bounds,
@@ -43,17 +46,20 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def decide(properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
+def decide(
+    properties: Properties, budget: Budget, arithmetic: Arithmetic, on_result: Callable[[int, Result], None]
+) -> None:
     """Decide every property of a group, or end it when its time is over.
 
     Args:
         properties: the group, bounded together in batches.
         budget: what the search may spend.
+        arithmetic: the execution of the network that a proof shall hold for.
         on_result: is called once per property, as soon as it is decided.
     """
     decisions = Decisions(properties, budget.timeout, on_result)
     try:
-        _run_stages(PropertyBatch.of(properties, budget), decisions)
+        _run_stages(PropertyBatch.of(properties, budget, arithmetic), decisions)
         decisions.charge()
     finally:
         decisions.report()  # whatever broke, what is decided is decided

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
+from steadynet.graph.operations import Interval
+from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.verification.properties import Properties
 from steadynet.verification.search.budget import Budget
@@ -26,18 +29,30 @@ class PropertyBatch:
         graph: their network.
         margins: (properties, margins, outputs), the rows y_label − y_j as coefficients of the output.
         budget: what the search may spend.
+        execution: the execution of the network that a proof shall hold for.
     """
 
     properties: Properties
     graph: Graph
     margins: Tensor
     budget: Budget
+    execution: Execution
 
     @classmethod
-    def of(cls, properties: Properties, budget: Budget) -> PropertyBatch:
+    def of(cls, properties: Properties, budget: Budget, arithmetic: Arithmetic) -> PropertyBatch:
         """The batch of these properties."""
         graph = graph_of(properties.network, tuple(properties.images.shape[1:]))
-        return cls(properties, graph, robustness_margins(properties), budget)
+        execution = Execution(arithmetic, properties.images.dtype)
+        return cls(properties, graph, robustness_margins(properties), budget, execution)
+
+    def bounded(
+        self,
+        box: Interval,
+        out_of_time: Callable[[], bool] = lambda: False,
+        known: Mapping[int, Interval] | None = None,
+    ) -> tuple[BoundedNetwork, list[Interval]]:
+        """The network over some boxes, with bounds of every ReLU input in which every rounding is counted."""
+        return propagate(self.graph, box, self.budget.memory, out_of_time, known=known, execution=self.execution)
 
     def query(self, owner: Tensor, margin: Tensor) -> BoundQuery:
         """The query for some margins: margin[k] of property owner[k]."""
@@ -60,15 +75,13 @@ class SearchState:
     Attributes:
         batch: what is asked.
         network: the network with bounds of every ReLU input on each property's box.
-        lower: (properties, margins), the best lower bounds known; a positive one is proved.
-        rounding: (properties,), what float32 rounding may do to a margin.
+        lower: (properties, margins), the best lower bounds known, in float64; a positive one is proved.
         slopes: per (property, margin), the optimised slopes of the whole box, as a start for subproblems.
     """
 
     batch: PropertyBatch
     network: BoundedNetwork
     lower: Tensor
-    rounding: Tensor
     slopes: Mapping[tuple[int, int], dict[int, Tensor]] = field(default_factory=dict)
 
     def open_margins(self, decisions: Decisions) -> tuple[Tensor, Tensor]:

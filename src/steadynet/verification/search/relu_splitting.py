@@ -12,12 +12,12 @@ from steadynet.bounds.optimised import Ascent, Splits
 from steadynet.bounds.precision import in_float64, on_cpu
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search import branching
-from steadynet.verification.search.attack import descend_on_margins
+from steadynet.verification.search.attack import descend_on_margins, try_nearby
 from steadynet.verification.search.bounding import BoundedBatch, bound
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf import settle
 from steadynet.verification.search.property_batch import SearchState
-from steadynet.verification.search.rounding import confirmed, needs_confirmation
+from steadynet.verification.search.rounding import confirmed
 from steadynet.verification.search.subproblem import Queue, Split, Subproblem
 
 BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
@@ -70,8 +70,7 @@ class _ReluSplitting:
         for subproblem in subproblems:
             self.decisions.subproblems[subproblem.owner] += 1
         bounded = bound(self.state.network, self.batch.margins, subproblems, BRANCH, out_of_time)
-        rounding = self.state.rounding[[subproblem.owner for subproblem in subproblems]]
-        lower = confirmed(bounded.relaxed, bounded.query, bounded.lower, rounding)
+        lower = confirmed(bounded.relaxed, bounded.query, bounded.lower, bounded.value)
         self._try_minimisers(bounded, subproblems)
         left = [
             row for row in (lower <= 0).nonzero().flatten().tolist() if subproblems[row].owner in self.decisions.open
@@ -101,7 +100,6 @@ class _ReluSplitting:
 
     def _split(self, bounded: BoundedBatch, subproblems: list[Subproblem], out_of_time: Callable[[], bool]) -> None:
         """Queue both sides of the ReLU that each subproblem is split at; settle those without an unstable ReLU."""
-        enough = needs_confirmation(self.state.rounding[[subproblem.owner for subproblem in subproblems]])
         choice = branching.choose(bounded, CANDIDATES, out_of_time)
         splits = split_lists(bounded.splits, len(subproblems))
         for row, subproblem in enumerate(subproblems):
@@ -111,26 +109,20 @@ class _ReluSplitting:
                 self._settle(parent)
                 continue
             for side, sign in enumerate(branching.SIGNS):
-                if not enough[row] < choice.sides[side, row] < torch.inf:  # else this side is proved already
+                if not choice.sides[side, row] > 0:  # else this side is proved already
                     self.queue.push([parent.child(Split(*neuron, sign), float(choice.sides[side, row]))])
 
     def _settle(self, leaf: Subproblem) -> None:
         """Decide a subproblem whose ReLUs are all fixed by a linear program."""
-        if leaf.owner not in self.decisions.open or self.lower[leaf.owner, leaf.margin] > 0:
+        if leaf.owner not in self.decisions.open:
             return
         margin = self.batch.margins[leaf.owner, leaf.margin]
         settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
         if settled is None:
             self.queue.push([leaf])  # out of time: the next charge ends its property
-        elif not settled.lower > float(self.state.rounding[leaf.owner]):
-            region = self.batch.properties.region[leaf.owner : leaf.owner + 1]
-            point = region.project(settled.point[None].to(region.lower))[0]
-            if not self.decisions.refute(leaf.owner, point, DecidedBy.LINEAR_PROGRAM):
-                reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
-                self.decisions.fail(leaf.owner, reason, DecidedBy.LINEAR_PROGRAM)
-        elif settled.holds_on_box:
-            self.lower[leaf.owner, leaf.margin] = settled.lower
-            self.queue.drop(leaf.owner, leaf.margin)
+        elif not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
+            reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
+            self.decisions.give_up(leaf.owner, reason, DecidedBy.LINEAR_PROGRAM)
 
     def _exact(self, owner: int) -> BoundedNetwork:
         if owner not in self.exact:

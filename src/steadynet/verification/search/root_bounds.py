@@ -8,20 +8,15 @@ import torch
 from torch import Tensor
 
 from steadynet.attacks.pgd import misclassified
-from steadynet.bounds.crown import OutOfTimeError, functions_at_once, propagate
+from steadynet.bounds.crown import OutOfTimeError, functions_at_once
 from steadynet.bounds.layer_bounds import stable_share
 from steadynet.bounds.optimised import Ascent, optimise, refined
+from steadynet.graph.maxima import has_maxima, without_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
-from steadynet.verification.search.rounding import (
-    CLEARLY_POSITIVE,
-    confirmed,
-    margin_rounding,
-    needs_confirmation,
-    widened,
-)
+from steadynet.verification.search.rounding import confirmed
 
 SLOPES = Ascent(iterations=12, slope_rate=0.3)
 REFINEMENT = Ascent(iterations=10, slope_rate=0.4)
@@ -45,32 +40,28 @@ def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | N
     region = batch.properties.region
     everyone = list(range(len(batch.properties)))
     try:
-        found, values = propagate(
-            batch.graph, Interval(region.lower, region.upper), batch.budget.memory, decisions.out_of_time(everyone)
-        )
+        network, values = batch.bounded(Interval(region.lower, region.upper), decisions.out_of_time(everyone))
     except OutOfTimeError:
         decisions.charge(everyone)
         return None
-    if found.relus():
-        decisions.stable = list(stable_share(found.relus()).tolist())
-    network = widened(found)
-    rounding = margin_rounding(network)
-    lower = _interval_lower(batch.margins, values[-1], needs_confirmation(rounding))
-    owner, margin = (lower <= CLEARLY_POSITIVE).nonzero(as_tuple=True)
+    if network.relus():
+        decisions.stable = list(stable_share(network.relus()).tolist())
+    lower = _interval_lower(batch.margins, values[-1])
+    owner, margin = (lower <= 0).nonzero(as_tuple=True)
     relaxed = network.relaxed()
     at_once = functions_at_once(network, network.output, batch.budget.memory)
     for rows in torch.arange(len(owner), device=owner.device).split(at_once):
         query = batch.query(owner[rows], margin[rows])
-        proved = confirmed(relaxed, query, relaxed.lower(query), rounding[owner[rows]])
-        lower = _better(lower, owner[rows], margin[rows], proved)
-    return _conclude(SearchState(batch, network, lower, rounding), decisions, DecidedBy.CROWN)
+        found = relaxed.lower(query)
+        lower = _better(lower, owner[rows], margin[rows], confirmed(relaxed, query, found.proved, found.value))
+    return _conclude(SearchState(batch, network, lower), decisions, DecidedBy.CROWN)
 
 
-def _interval_lower(margins: Tensor, output: Interval, least: Tensor) -> Tensor:
-    """Lower bounds of the margins from the output's interval, (properties, margins); −∞ where not above ``least``."""
-    positive, negative = margins.clamp_min(0), margins.clamp_max(0)
-    lower = (positive @ output.lower[:, :, None] + negative @ output.upper[:, :, None]).squeeze(2)
-    return torch.where((lower > least[:, None]) & lower.isfinite(), lower, -torch.inf)
+def _interval_lower(margins: Tensor, output: Interval) -> Tensor:
+    """Lower bounds of the margins from the output's interval, (properties, margins); −∞ where it says nothing."""
+    positive, negative = margins.double().clamp_min(0), margins.double().clamp_max(0)
+    lower = (positive @ output.lower.double()[:, :, None] + negative @ output.upper.double()[:, :, None]).squeeze(2)
+    return torch.where((lower > 0) & lower.isfinite(), lower, -torch.inf)
 
 
 def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
@@ -79,9 +70,9 @@ def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
     relaxed, lower, kept = state.network.relaxed(), state.lower, dict(state.slopes)
     for rows in torch.arange(len(owner), device=owner.device).split(state.batch.budget.batch):
         query, served = state.batch.query(owner[rows], margin[rows]), owner[rows].tolist()
-        best = optimise(relaxed, query, SLOPES, enough=CLEARLY_POSITIVE, out_of_time=decisions.out_of_time(served))
+        best = optimise(relaxed, query, SLOPES, enough=0.0, out_of_time=decisions.out_of_time(served))
         query = replace(query, slopes=best.slopes)
-        proved = confirmed(relaxed, query, best.lower, state.rounding[owner[rows]])
+        proved = confirmed(relaxed, query, best.lower, best.value)
         lower = _better(lower, owner[rows], margin[rows], proved)
         for row in (proved <= 0).nonzero().flatten().tolist():
             kept[served[row], int(margin[rows[row]])] = best.slopes.of_function(row)
@@ -98,7 +89,7 @@ def refine_inner_bounds(state: SearchState, decisions: Decisions) -> SearchState
         if not len(rows):
             continue
         out_of_time = decisions.out_of_time(rows.tolist())
-        better = widened(refined(state.network.of_properties(rows), REFINEMENT, state.batch.budget.memory, out_of_time))
+        better = refined(state.network.of_properties(rows), REFINEMENT, state.batch.budget.memory, out_of_time)
         for position, known in better.bounds.items():
             bounds[position].lower[rows] = torch.maximum(bounds[position].lower[rows], known.lower)
             bounds[position].upper[rows] = torch.minimum(bounds[position].upper[rows], known.upper)
@@ -117,4 +108,23 @@ def _conclude(state: SearchState, decisions: Decisions, by: DecidedBy) -> Search
     for index in sorted(decisions.open):
         if bool((state.lower[index] > 0).all()):
             decisions.prove(index, float(state.lower[index].min()), by)
+    return state
+
+
+def expand_maxima(state: SearchState, decisions: Decisions) -> SearchState:
+    """Write the maxima of the network as ReLUs, which can be split, and bound the longer network."""
+    graph, box = state.batch.graph, state.network.box
+    if not has_maxima(graph):
+        return state
+    batch = replace(state.batch, graph=without_maxima(graph, state.network.shapes, box.lower))
+    while decisions.open:
+        everyone = sorted(decisions.open)
+        try:
+            with torch.no_grad():
+                network, _ = batch.bounded(box, decisions.out_of_time(everyone))
+        except OutOfTimeError:
+            decisions.charge(everyone)  # ends those whose time is over
+        else:
+            decisions.charge(everyone)
+            return replace(state, batch=batch, network=network, slopes={})
     return state

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from steadynet.devices import full_precision
+from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
@@ -29,6 +31,9 @@ class BranchAndBound(Verifier):
     batch: int = setting(256, "subproblems bounded at once")
     group: int | None = setting(None, "properties bounded together; chosen by the network's size unless given")
     memory: int = setting(512, "MiB that a backward pass may take")
+    arithmetic: Literal["float32", "exact"] = setting(
+        "float32", "what a proof holds for: the network run in float32 with sums in any order, or exact arithmetic"
+    )
 
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide the properties group by group; a group that crashes is tried again one property at a time."""
@@ -54,7 +59,7 @@ class BranchAndBound(Verifier):
             on_result(offset + index, result)
 
         try:
-            decide(properties, budget, report)
+            decide(properties, budget, Arithmetic(self.arithmetic), report)
         except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
             left = [index for index in range(len(properties)) if index not in reported]
             if len(properties) == 1:

@@ -17,13 +17,13 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import graph_in_float64, on_cpu
 from steadynet.devices import full_precision, plain_convolutions
 from steadynet.graph.operations import Interval
+from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import setting
 from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.property_batch import robustness_margins
-from steadynet.verification.search.rounding import margin_rounding, needs_confirmation
 from steadynet.verification.verifiers.base import Verifier
 
 
@@ -79,14 +79,14 @@ class _Decision:
         network = self._bounds()
         targets = robustness_margins(asked)[0].double()
         owner = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
-        lower = network.relaxed().lower(BoundQuery(network.output, LinearFunctions(targets), owner))
-        rounding = margin_rounding(network)
-        proved = lower > needs_confirmation(rounding)
+        found = network.relaxed().lower(BoundQuery(network.output, LinearFunctions(targets), owner))
+        rounding = 0.0 if found.error is None else float(found.error.max())
+        lower, proved = found.value, found.proved > 0
         if bool(proved.all()):
             return self._result(Verdict.UNSAT, margin=float(lower.min()), by=DecidedBy.CROWN)
         model = MilpModel(on_cpu(network), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
-        return self._minimise(model, targets[worst_first], float(rounding))
+        return self._minimise(model, targets[worst_first], rounding)
 
     def _minimise(self, model: MilpModel, targets: Tensor, rounding: float) -> Result:
         """Minimise each margin: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
@@ -114,7 +114,8 @@ class _Decision:
         region = self.asked.region
         graph = graph_in_float64(graph_of(self.asked.network, tuple(region.lower.shape[1:])))
         box = Interval(region.lower.double(), region.upper.double())
-        network, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0)
+        execution = Execution(Arithmetic.FLOAT32, region.lower.dtype)
+        network, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0, execution=execution)
         if network.relus():
             self.stable = float(stable_share(network.relus()))
         return network
