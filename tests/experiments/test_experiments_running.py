@@ -163,10 +163,10 @@ def test_terminated_it_saves_and_says_how_to_go_on(finished, tmp_path):
     assert process.exitcode == 130
     assert "stopped: everything done is saved" in log.read_text()
     before = tasks_done(out)
-    assert collect([out])[0].facts["done so far"] == f"{before} of 36 tasks"
+    assert collect([out])[0].facts["progress"] == f"{before} of 36 tasks done"
     code, output = reproduce(grid, out)
     assert code == 0
-    assert "done so far" not in collect([out])[0].facts
+    assert "progress" not in collect([out])[0].facts
     assert int(re.search(r"(\d+) of them done", output)[1]) >= before
     assert table(out) == table(undisturbed)
 
