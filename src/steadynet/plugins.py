@@ -253,4 +253,6 @@ def describe_type(hint: Any) -> str:
         return "|".join(map(str, typing.get_args(hint)))
     if origin is tuple:
         return f"list of {describe_type(typing.get_args(hint)[0])}s"
+    if origin in (dict, Mapping):
+        return "table"
     return {float: "number", int: "whole number", str: "text", bool: "yes|no"}.get(hint, str(hint))

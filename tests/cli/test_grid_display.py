@@ -14,6 +14,7 @@ from steadynet.experiments.plan import Plan
 from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.tasks import EvaluateJob, Event, Task, TrainJob
+from steadynet.experiments.variants import Variant
 
 NAMES = ("one", "other")
 
@@ -76,13 +77,13 @@ def test_the_time_left_of_a_search_is_that_of_its_present_training(tmp_path, mon
 
 
 def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):
-    row = TableRow("grid", "digits", "M1", "rs+nbc", 0, "unsat_percent", 0.1, 80.0, 8, 10, None, "run")
+    row = TableRow("grid", "digits", "M1", Variant.plain("rs+nbc"), 0, "unsat_percent", 0.1, 80.0, 8, 10, None, "run")
     for difference, shown in ((None, False), (20.0, True)):
         show_table("A grid", [row, dataclasses.replace(row, metric="unsat_percent_delta", value=difference)])
         assert ("differences" in capsys.readouterr().out) == shown
 
 
 def test_counts_are_whole_numbers(capsys):
-    row = TableRow("grid", "digits", "M1", "nbc", 0, "n_unsat", 0.1, 8.0, 8, 10, 66.0, "run")
+    row = TableRow("grid", "digits", "M1", Variant.plain("nbc"), 0, "n_unsat", 0.1, 8.0, 8, 10, 66.0, "run")
     show_table("A grid", [row])
     assert "8 (66)" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from steadynet.errors import UserError
 from steadynet.experiments.engines.file_transfer import ChangeTracker, FileChanges, apply_changes, read_files
 from steadynet.experiments.engines.local import Local
 from steadynet.experiments.engines.ray import Ray, check_demands, connect, import_ray
-from steadynet.experiments.grid import checked
+from steadynet.experiments.grid import grid_from
 from steadynet.experiments.runner import Watcher, reproduce
 from steadynet.experiments.table import SECONDS
 from steadynet.experiments.tasks import Task, TrainJob
@@ -123,7 +123,7 @@ def connected(nodes):
 def expected(tmp_path_factory):
     """What the engine local makes of the grid."""
     out = tmp_path_factory.mktemp("local")
-    assert not reproduce(checked(GRID, None, "tiny"), out, Local(), seeds=SEEDS).failures
+    assert not reproduce(grid_from(GRID, None, "tiny"), out, Local(), seeds=SEEDS).failures
     return made_in(out)
 
 
@@ -143,7 +143,7 @@ def check_grid(nodes, out, expected):
     for attempt in range(ATTEMPTS):
         place = out / f"attempt-{attempt}"
         killer = Killer(nodes, place)
-        assert not reproduce(checked(GRID, None, "tiny"), place, Ray(), seeds=SEEDS, watcher=killer).failures
+        assert not reproduce(grid_from(GRID, None, "tiny"), place, Ray(), seeds=SEEDS, watcher=killer).failures
         assert made_in(place) == expected
         if killer.lost:  # else its task had ended just before the node did
             break

@@ -13,6 +13,9 @@ from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import PAPER, paper_numbers
 from steadynet.experiments.plan import make_plan
+from steadynet.experiments.provenance import Made
+from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.variants import Variant
 from steadynet.training.settings import resolve
 
 TEN = [
@@ -42,18 +45,18 @@ def test_every_number_of_the_paper_has_its_place(name):
     places = set()
     for cell in cells:
         ends = ["", "_delta"] if cell.against else [""]
-        places |= {(cell.model, cell.method, None, f"test_acc_percent{end}") for end in ends}
-        attacks = [f"pgd{steps}_percent" for steps in cell.pgd_steps]
+        key = cell.variant.key
+        places |= {(cell.model, key, None, f"test_acc_percent{end}") for end in ends}
+        attacks = [f"pgd{steps}_percent" for steps in cell.evaluation.attacks]
         places |= {
-            (cell.model, cell.method, eps, metric + end)
-            for eps in cell.radii
-            for metric in metrics + attacks
-            for end in ends
+            (cell.model, key, eps, metric + end) for eps in cell.radii for metric in metrics + attacks for end in ends
         }
-    assert set(paper_numbers(name)) <= places
+    printed = {(of.model, of.variant.key, of.eps, of.metric) for of in paper_numbers(name)}
+    assert len(printed) == len(paper_numbers(name))
+    assert printed <= places
     if name.startswith("rq1"):
         wanted = {place for place in places if place[3] != "n_unsat"}
-        left_out = wanted - set(paper_numbers(name))
+        left_out = wanted - printed
         assert not left_out
 
 
@@ -70,7 +73,7 @@ def test_every_scale_gives_trainings(name, scale):
 
 
 def test_the_papers_settings():
-    cells = {(cell.model, cell.method): cell for cell in cells_of(read_grid("rq2-cifar10", "paper"), [0])}
+    cells = {(cell.model, cell.variant.label): cell for cell in cells_of(read_grid("rq2-cifar10", "paper"), [0])}
     assert cells["C2", "rs+nbc"].settings["phases"] == "rs:200 rs+nbc:200"
     assert cells["C2", "madry+nbc"].settings["phases"] == "madry+nbc:200 madry:200"
     assert cells["C2", "trades+nbc"].settings["phases"] == "trades+nbc:400"
@@ -79,14 +82,14 @@ def test_the_papers_settings():
     assert settings.methods["trades"]["trades_weight"] == 6
     assert (settings.eps, settings.lr, settings.batch_size) == (8 / 255, 1e-5, 128)
     assert cells["C2", "rs"].radii == (2 / 255, 4 / 255, 6 / 255, 8 / 255)
-    gamma = {cell.method: cell for cell in cells_of(read_grid("gamma", "paper"), [0]) if cell.model == "M1"}
+    gamma = {cell.variant.label: cell for cell in cells_of(read_grid("gamma", "paper"), [0]) if cell.model == "M1"}
     assert resolve(gamma["gamma=rank-size"].settings).methods["nbc"]["gamma"] == "rank-size"
     assert resolve(gamma["gamma=one"].settings).lr == 1e-4
 
 
 def test_the_same_run_has_one_name_in_two_experiments():
     def keys(name):
-        return {(cell.model, cell.method): cell.key for cell in cells_of(read_grid(name, "paper"), [0])}
+        return {(cell.model, cell.variant.label): cell.key for cell in cells_of(read_grid(name, "paper"), [0])}
 
     assert keys("rq1-mnist")["M1", "rs"] == keys("rq2-mnist")["M1", "rs"]
 
@@ -95,7 +98,7 @@ def test_only_and_seeds(tmp_path):
     grid = read_grid(str(write_grid(tmp_path)))
     assert len(cells_of(grid, [0, 1, 2])) == 18
     chosen = cells_of(grid, [0, 1], {"model": ["tiny"], "method": ["natural", "tuned"]})
-    assert [(cell.method, cell.seed) for cell in chosen] == [
+    assert [(cell.variant.label, cell.seed) for cell in chosen] == [
         ("natural", 0),
         ("natural", 1),
         ("tuned", 0),
@@ -157,14 +160,19 @@ def test_what_each_kind_of_task_asks_for(tmp_path):
         ("timeout = 20.0", "timeout = 0", "timeout = 0 must be larger than 0"),
         ("[models.tiny]", "[resources.verfy]\n[models.tiny]", r"\[resources\] 'verfy': did you mean 'verify'"),
         ("[models.tiny]", "[resources.train]\ncpu = 1\n[models.tiny]", r"train\] 'cpu': did you mean 'cpus'"),
-        ("[models.tiny]", "[resources]\ncpus = 0.5\n[models.tiny]", "cpus = 0.5 in .* must be a whole number above 0"),
-        ("[models.tiny]", "[resources]\ngpus = 1.5\n[models.tiny]", "gpus = 1.5 in .* or a share of one GPU"),
-        ("shard = 6", "shard = 0", "shard = 0 in .* must be a whole number above 0"),
+        ("[models.tiny]", "[resources]\ncpus = 0.5\n[models.tiny]", "cpus = 0.5 does not fit whole number"),
+        ("[models.tiny]", "[resources]\ngpus = 1.5\n[models.tiny]", "gpus = 1.5 must be .* or a share of one"),
+        ("shard = 6", "shard = 0", r"\[verification\]: shard = 0 must be a whole number above 0"),
         ("madry+nbc:1/2 madry:1/2", "madry+nbc:x madry:1", "are not METHOD:SHARE"),
         ("madry+nbc:1/2 madry:1/2", "madry+nbc:1/2 madry:1/6", "'madry.nbc:1/2 madry:1/6' add up to 2/3, not to 1"),
-        ("eps = [0.05, 0.3]", "eps = []", r"eps = \[\] in \[verification\] names no radius"),
+        ("eps = [0.05, 0.3]", "eps = []", r"\[verification\]: eps = \[\] names no radius"),
         ("lr = 0.01", "beta = 2.0", r"\[training\]: beta is a setting of a part of a method: parts.nbc.beta = …"),
         ("[methods.natural]", "[methods.natural]\nbeta = 2.0", r"\[methods.natural\]: beta is a setting of a part"),
+        ("drop = [-100, 100]", "drop = [2, 1]", r"\[methods.tuned\]: target drop 2 to 1: the first must be less"),
+        ("drop = [-100, 100]", "drop = [[1, 2], [1, 2]]", "two methods are called tuned@1-2"),
+        ("[methods.natural]", "[methods.natural]\nsweep.nbc.beta = ['x']", "nbc.beta = 'x' does not fit number"),
+        ("[methods.natural]", "[methods.natural]\nsweep.nbc.beta = 1.0", "sweep.nbc.beta = 1.0 does not fit list"),
+        ("[training]", "training = 3\n[models.tiny.training]", "training = 3 does not fit table"),
         ("net.py:tiny", "nett.py:tiny", r"tiny by natural: there is no file .*nett.py \(a path in a grid is relative"),
     ],
 )
@@ -172,6 +180,50 @@ def test_what_is_wrong_is_said_with_the_nearest_right_word(tmp_path, old, new, c
     path = write_grid(tmp_path, (old, new))
     with pytest.raises(UserError, match=complaint):
         cells_of(read_grid(str(path)), [0])
+
+
+def test_a_sweep_is_one_method_per_value(tmp_path):
+    sweep = '[methods.natural]\n[methods.nbc]\nsweep.nbc.beta = [0.0, 2.5]\nsweep.nbc.gamma = ["one", "rank-size"]\n'
+    grid = read_grid(str(write_grid(tmp_path, ("[methods.natural]", sweep))))
+    labels = ["beta=0 gamma=one", "beta=0 gamma=rank-size", "beta=2.5 gamma=one", "beta=2.5 gamma=rank-size"]
+    assert list(grid.methods)[1:5] == labels
+    cells = {cell.variant.label: cell for cell in cells_of(grid, [0], {"model": ["tiny"], "method": labels})}
+    assert cells[labels[3]].variant == Variant(labels[3], "nbc", {"beta": 2.5, "gamma": "rank-size"})
+    assert cells[labels[3]].settings["methods"]["nbc"] == {"steps": 2, "beta": 2.5, "gamma": "rank-size"}
+
+
+def test_a_method_stands_for_all_its_variants(tmp_path):
+    grid = read_grid(str(write_grid(tmp_path, ("drop = [-100, 100]", "drop = [[1, 2], [6, 7]]"))))
+    cells = cells_of(grid, [0], {"model": ["tiny"], "method": ["nbc"]})
+    assert [cell.variant.label for cell in cells] == ["tuned@1-2", "tuned@6-7"]
+    assert {cell.variant.method for cell in cells} == {"nbc"}
+    assert [cell.variant.window for cell in cells] == [AccuracyWindow(1, 2), AccuracyWindow(6, 7)]
+
+
+def test_two_sweeps_have_the_names_of_their_methods(tmp_path):
+    sweeps = "".join(f"[methods.{name}]\nsweep.{name}.steps = [1, 2]\n" for name in ("nbc", "madry"))
+    grid = read_grid(str(write_grid(tmp_path, ("[methods.natural]", f"[methods.natural]\n{sweeps}"))))
+    assert list(grid.methods)[1:5] == ["nbc steps=1", "nbc steps=2", "madry steps=1", "madry steps=2"]
+
+
+def test_grids_of_earlier_versions_name_their_methods_as_labels(tmp_path):
+    earlier = """
+        [methods."nbc@1-2"]
+        phases = "nbc"
+        init = "natural"
+        drop = [1, 2]
+        [methods."beta=3"]
+        phases = "nbc"
+        parts.nbc.beta = 3.0
+        [methods."rs+nbc"]
+        phases = "rs:1/2 rs+nbc:1/2"
+        [methods.natural]"""
+    path = write_grid(tmp_path, ("[methods.natural]", earlier), ("per_class = 3", "tasks = 7\nper_class = 3"))
+    grid = read_grid(str(path))
+    assert grid.variants["nbc@1-2"] == Variant("nbc@1-2", "nbc", {}, AccuracyWindow(1, 2))
+    assert grid.variants["beta=3"] == Variant("beta=3", "nbc", {"beta": 3.0})
+    assert grid.variants["rs+nbc"] == Variant.plain("rs+nbc")
+    assert {cell.verification.properties for cell in cells_of(grid, [0])} == {7}
 
 
 def test_unknown_names():
@@ -192,9 +244,8 @@ def test_an_unknown_shared_scale(tmp_path):
 def test_a_scale_may_be_based_on_a_shared_one(tmp_path):
     path = write_grid(tmp_path, ("[scales.quick]", '[scales.quick]\nbase = "smoke"'))
     cell = cells_of(read_grid(str(path), "quick"), [0])[0]
-    assert (cell.data, cell.pgd_steps, cell.verification_plan([]).timeout) == ("digits", [5], 0.5), (
-        "as the shared scale says"
-    )
+    assert (cell.data, cell.evaluation.attacks) == ("digits", (5,)), "as the shared scale says"
+    assert cell.verification_plan([]).timeout == 0.5
     assert cell.settings["phases"] == "natural:1", "the grid's own scale is laid over the shared one"
 
 
@@ -213,7 +264,7 @@ def test_a_scale_may_be_based_on_a_file_of_the_user(tmp_path):
 
 def test_a_grid_as_an_experiment_wrote_it_is_a_grid(tmp_path):
     grid = read_grid(str(write_grid(tmp_path)), "quick")
-    (tmp_path / "written.toml").write_text(grid.as_toml({"scale": "quick", "seeds": [0]}))
+    (tmp_path / "written.toml").write_text(grid.to_toml(Made(scale="quick")))
     again = read_grid(str(tmp_path / "written.toml"))
     assert again.scale == "quick"
     assert [cell.key for cell in cells_of(again, [0])] == [cell.key for cell in cells_of(grid, [0])]

@@ -92,7 +92,7 @@ def test_the_same_tasks_for_every_method_in_one_order(finished):
 
 def test_the_table_says_what_the_runs_hold(finished):
     _, out = finished
-    rows = {(row["model"], row["method"], row["metric"], row["eps"]): row for row in table(out)}
+    rows = {(row["model"], row["label"], row["metric"], row["eps"]): row for row in table(out)}
     assert all(row["value"] is not None for row in rows.values())
     run = runs_of(out)["tiny-natural"]
     proved = sum(row.verdict.value == "unsat" for row in read_rows(RunDirectory(run)) if row.eps == 0.05)
@@ -247,7 +247,7 @@ def test_several_seeds_have_a_spread(finished, tmp_path):
     assert "±" in output
     assert "mean ± standard deviation over the seeds" in " ".join(output.split())
     assert reproduce(grid, out, "--only", "model=tiny", "method=natural")[0] == 0  # the other seed stays in the table
-    assert {row["seed"] for row in table(out) if row["method"] == "natural" and row["model"] == "tiny"} == {0, 1}
+    assert {row["seed"] for row in table(out) if row["label"] == "natural" and row["model"] == "tiny"} == {0, 1}
 
 
 def test_status(finished, tmp_path, capsys, monkeypatch):

@@ -18,8 +18,8 @@ def test_it_runs(name, tmp_path):
     code, output = reproduce(name, tmp_path / "out", "--scale", "smoke")
     assert code == 0, output
     rows = json.loads((tmp_path / "out" / "table.json").read_text())
-    cells = {(cell.model, cell.method) for cell in cells_of(read_grid(name, "smoke"), [0])}
-    assert {(row["model"], row["method"]) for row in rows} == cells
+    cells = {(cell.model, cell.variant.label) for cell in cells_of(read_grid(name, "smoke"), [0])}
+    assert {(row["model"], row["label"]) for row in rows} == cells
     without = {row["metric"] for row in rows if row["value"] is None and row["note"] != MISSED}
     of_some = {"time_unsat_timeout_s", "stable_percent"}
     assert without <= of_some | {f"{metric}_delta" for metric in of_some}, (

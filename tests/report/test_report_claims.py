@@ -73,7 +73,7 @@ def test_the_comparisons_are_there():
 
 def test_a_window_that_was_missed_is_left_out():
     def missed(row):
-        gone = row.model == "C1" and row.method == "rs@1-2"
+        gone = row.model == "C1" and row.label == "rs@1-2"
         return replace(row, value=None, note=MISSED) if gone else row
 
     part = judge(of_the_paper("rq3-cifar10", missed))["RQ3"].parts[0]

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from reports import experiment, of_the_paper, row, verdict, write_run
+from steadynet.experiments.variants import Variant
 from steadynet.report.charts import Chart, Kind, Panel, Series, styles
 from steadynet.report.collect import collect
 from steadynet.report.drawing import draw
@@ -64,7 +65,7 @@ def test_the_bars_of_close_accuracy_leave_out_what_is_missing():
 
 
 def test_methods_can_be_told_apart_without_colour():
-    known = styles(["trades", "madry", "rs", "nbc", "natural"]).values()
+    known = styles(map(Variant.plain, ("trades", "madry", "rs", "nbc", "natural"))).values()
     for what in ("colour", "marker", "hatch"):
         assert len({getattr(style, what) for style in known}) == 5
 
@@ -84,7 +85,7 @@ def _traces(panel):
 @pytest.fixture
 def crowd():
     """Four points in one place, and one elsewhere."""
-    looks = styles(["trades", "madry", "rs", "nbc"])
+    looks = styles(map(Variant.plain, ("trades", "madry", "rs", "nbc")))
     series = [Series(name, [97.0], [50.0], look, labels=[name]) for name, look in looks.items()]
     return Panel("", "", "", Kind.POINTS, [*series, Series("far", [90.0], [20.0], looks["nbc"], labels=["far"])])
 

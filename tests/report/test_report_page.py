@@ -156,7 +156,7 @@ def test_a_grid_that_still_runs(smoke, tmp_path):
         lines = (run / "verdicts.csv").read_text().splitlines(keepends=True)
         (run / "verdicts.csv").write_text("".join(lines[:2]))
     (found,) = collect([grid])
-    values = {(row.method, row.metric): row.value for row in found.rows}
+    values = {(row.label, row.metric): row.value for row in found.rows}
     assert values["nbc", "unsat_percent"] is None
     assert values["nbc", "test_acc_percent"] is not None
     assert sum(len(run.verdicts) for run in found.runs) == 2
@@ -184,7 +184,7 @@ def test_two_runs_of_a_kind_are_told_apart(tmp_path):
     for folder in ("a/one", "a/two", "b/two"):
         write_run(tmp_path / folder, [verdict(0)])
     (found,) = collect([tmp_path / "a", tmp_path / "b"])
-    assert [run.method for run in found.runs] == ["nbc (one)", "nbc (a/two)", "nbc (b/two)"]
+    assert [run.label for run in found.runs] == ["nbc (one)", "nbc (a/two)", "nbc (b/two)"]
 
 
 def test_the_verifier_that_decided_most_is_shown(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.table import TableRow
+from steadynet.experiments.variants import Variant
 from steadynet.report.records import Experiment
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
@@ -24,8 +25,8 @@ NO_BROWSER = "no browser: apt-get install chromium chromium-driver (as .ci/run d
 
 def row(method, metric, value, eps=0.1, **more):
     """A number of M1; 1,000 properties unless said otherwise."""
-    base = TableRow("made-up", "mnist", "M1", method, 0, metric, eps, value, None, 1000, None, "runs/key")
-    return replace(base, **more)
+    place = ("made-up", "mnist", "M1", Variant.plain(method), 0, metric, eps)
+    return replace(TableRow(*place, value, denominator=1000, run="runs/key"), **more)
 
 
 def experiment(rows, name="made-up", title="Made up", facts=None):
@@ -35,8 +36,8 @@ def experiment(rows, name="made-up", title="Made up", facts=None):
 def of_the_paper(name, change=lambda row: row, tasks=1000):
     """An experiment that found what the paper did, but for a change."""
     rows = [
-        TableRow(name, "data", model, method, 0, metric, eps, value, None, tasks, value, "runs/key")
-        for (model, method, eps, metric), value in paper_numbers(name).items()
+        TableRow(name, "data", of.model, of.variant, 0, of.metric, of.eps, of.value, None, tasks, of.value, "runs/key")
+        for of in paper_numbers(name)
     ]
     base = [replace(row, metric=row.metric.removesuffix("_delta"), value=1.0) for row in rows if "_delta" in row.metric]
     return experiment([change(row) for row in rows] + base, name, name)

@@ -1,13 +1,12 @@
-"""The cells of a grid: a network, a method and a seed each, with all its settings and the name of its run."""
+"""The cells of a grid: one network, trained by one method with one seed, with all its settings."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -18,99 +17,94 @@ from steadynet import networks, objectives
 from steadynet.data import Dataset
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.experiments.directory import run_path
-from steadynet.experiments.grid import KINDS, Grid
+from steadynet.experiments.grid import Grid
+from steadynet.experiments.grid_tables import (
+    Demand,
+    Evaluation,
+    Resources,
+    Values,
+    Verification,
+    read_resources,
+    read_table,
+    read_verification,
+)
 from steadynet.experiments.shards import VerificationPlan
-from steadynet.experiments.tuning import AccuracyWindow, TuningBudget
+from steadynet.experiments.tasks import Kind
+from steadynet.experiments.tuning import TuningBudget
+from steadynet.experiments.variants import Variant
 from steadynet.files import disk_errors
 from steadynet.plugins import fits
 from steadynet.training.notation import parse_phases, parse_radius
 from steadynet.training.settings import resolve
 from steadynet.verification.verify import make_verifier
 
-MACHINE = ("device", "threads", "tensorboard")  # settings that say where and how to watch, not what is trained
-SHARD = 20  # properties
+MACHINE = ("device", "threads", "tensorboard")  # settings that say where to train, not what is trained
 RELATIVE = "a path in a grid is relative to the folder you are in"
+Only = Mapping[str, Sequence[str]]  # names of models, methods and seeds to keep, by kind
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One network trained by one method, and what is asked of it."""
+    """One network of a grid, how it is trained, and how it is evaluated and verified."""
 
     model: str
-    method: str
+    variant: Variant
     seed: int
-    key: str  # of the run: readable, then a hash of the whole configuration
-    settings: dict[str, Any]  # of the training; ``init`` is a path relative to the experiment's directory
-    verification: dict[str, Any]
-    evaluation: dict[str, Any]
-    window: AccuracyWindow | None
-    budget: TuningBudget | None
-    init: Cell | None
-    against: str | None
-    resources: dict[str, Any]
-    files: dict[str, str]  # the user's own that it is made from, each with a hash of what it holds
+    key: str  # the name of its run: readable, followed by a hash of the whole configuration
+    settings: Values  # of the training; ``init`` is a path relative to the experiment's directory
+    verification: Verification
+    evaluation: Evaluation
+    resources: Resources
+    budget: TuningBudget | None = None  # if the variant has an accuracy window
+    init: Cell | None = None  # the cell whose network it starts from
+    against: str | None = None  # the label of the variant that the table shows differences to
+    files: Mapping[str, str] = field(default_factory=dict)  # hashes of the user's files that it depends on, by path
 
     @property
     def run(self) -> str:
-        """The run directory, relative to the experiment's."""
+        """The path of its run, relative to the experiment's directory."""
         return run_path(self.key)
 
     @property
     def data(self) -> str:
-        """The data set it is trained and tested on."""
+        """The data set that it is trained and tested on."""
         return self.settings["data"]
 
     @property
     def radii(self) -> tuple[float, ...]:
-        """The radii it is verified at."""
-        return tuple(parse_radius(eps) for eps in _list(self.verification.get("eps", self.settings["eps"])))
+        """The radii that it is verified at."""
+        eps = self.settings["eps"] if self.verification.eps is None else self.verification.eps
+        return tuple(parse_radius(radius) for radius in (eps if isinstance(eps, list | tuple) else [eps]))
 
     def verification_plan(self, index: Sequence[int]) -> VerificationPlan:
-        """The properties of these test images."""
+        """Return the properties of these test images."""
         table = self.verification
-        settings = {key: value for key, value in table.items() if key not in _VERIFICATION}
-        shard = int(table.get("shard", SHARD))
-        verifier = table.get("verifier", "branch_and_bound")
-        return VerificationPlan(self.data, tuple(index), self.radii, verifier, settings, shard)
+        return VerificationPlan(self.data, tuple(index), self.radii, table.verifier, table.settings, table.shard)
 
     def test_images(self, dataset: Dataset) -> list[int]:
-        """The test images asked about: the first of each class, taking turns, the same for every method."""
-        chosen = dataset.test.first_of_each_class(self.verification.get("per_class", 10), dataset.class_count)
-        return chosen[: self.verification.get("tasks", len(chosen))].tolist()
+        """Choose the test images: the first ones of each class, which are the same for every method."""
+        chosen = dataset.test.first_of_each_class(self.verification.per_class, dataset.class_count)
+        return chosen[: self.verification.properties].tolist()
 
-    def demand(self, kind: str) -> dict[str, Any]:
-        """The CPUs and GPUs that a task of this kind asks for."""
-        table = self.resources | self.resources.get(kind, {})
-        return {"cpus": table.get("cpus", 1), "gpus": table.get("gpus", 0)}
-
-    @property
-    def pgd_steps(self) -> list[int]:
-        """Steps of each attack."""
-        return _list(self.evaluation.get("pgd_steps", 100))
-
-
-_VERIFICATION = ("eps", "per_class", "tasks", "verifier", "shard")
-_COUNTS = {"verification": ("per_class", "tasks", "shard"), "evaluation": ("images",)}
-
-
-Only = Mapping[str, Sequence[str]]
+    def demand(self, kind: Kind) -> Demand:
+        """Return the CPUs and GPUs that a task of this kind asks for."""
+        demands: dict[Kind, Demand] = {"evaluate": self.resources.evaluate, "verify": self.resources.verify}
+        return demands.get(kind, self.resources.train)
 
 
 def cells_of(grid: Grid, seeds: Sequence[int], only: Only | None = None) -> list[Cell]:
-    """Every cell, by model, method and seed; ``only`` picks some: ``{"model": ["M1"], "method": ["rs", "nbc"]}``."""
-    only = only or {}
-    known: dict[str, list[str]] = {
-        "model": list(grid.models),
-        "method": list(grid.methods),
-        "seed": [str(seed) for seed in seeds],
-    }
-    for kind, wanted in only.items():
-        if kind not in known:
-            raise UnknownNameError("kind of cell", kind, known)
-        for name in wanted:
-            if name not in known[kind]:
-                raise UnknownNameError(kind, name, known[kind])
-    kept = {kind: [name for name in all_of if name in only.get(kind, all_of)] for kind, all_of in known.items()}
+    """Return the cells of a grid, ordered by model, method and seed.
+
+    Args:
+        grid: The grid.
+        seeds: The seeds.
+        only: Keep some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``. A method that the grid
+            has in several variants stands for all of them.
+
+    Raises:
+        UserError: A name is unknown, or the settings of a cell are not valid.
+    """
+    kept = _chosen(grid, seeds, only or {})
     return [
         _cell(grid, model, method, int(seed))
         for model in kept["model"]
@@ -119,70 +113,86 @@ def cells_of(grid: Grid, seeds: Sequence[int], only: Only | None = None) -> list
     ]
 
 
+def _chosen(grid: Grid, seeds: Sequence[int], only: Only) -> dict[str, list[str]]:
+    known = {"model": list(grid.models), "method": list(grid.methods), "seed": [str(seed) for seed in seeds]}
+    variants_of: dict[str, list[str]] = {}
+    for label, variant in grid.variants.items():
+        variants_of.setdefault(variant.method, []).append(label)
+    for kind, names in only.items():
+        if kind not in known:
+            raise UnknownNameError("kind of cell", kind, known)
+        wanted = set()
+        for name in names:
+            if name in known[kind]:
+                wanted.add(name)
+            elif kind == "method" and name in variants_of:
+                wanted.update(variants_of[name])
+            else:
+                raise UnknownNameError(kind, name, known[kind])
+        known[kind] = [name for name in known[kind] if name in wanted]
+    return known
+
+
 def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
-    place = f"{grid.name}, {model} by {method}"
-    table = grid.methods[method]
-    init = _cell(grid, model, table["init"], seed) if "init" in table else None
+    place, table = f"{grid.name}, {model} by {method}", grid.methods[method]
+    init = _cell(grid, model, table.init, seed) if table.init else None
+    variant = grid.variants[method]
     try:
         settings = _settings(grid, model, method, seed)
         config = resolve(settings).as_config()
         files = _files(config, grid.files)
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
-    tables = {name: grid.table(name, model, method) for name in ("verification", "evaluation", "resources")}
-    _check_counts(tables, place)
     whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
     if files:
         whole["files"] = files
-    window, budget = None, None
     if init:
         whole["init"] = init.key
         settings["init"] = init.run
-    if "drop" in table:
-        window, budget = AccuracyWindow(*table["drop"]), TuningBudget(**grid.content.get("tuning", {}))
-        whole |= {"drop": table["drop"], "tuning": dataclasses.asdict(budget)}
+    budget = grid.tuning if variant.window else None
+    if budget:
+        whole |= {"drop": table.drop, "tuning": asdict(budget)}
     cell = Cell(
         model=model,
-        method=method,
+        variant=variant,
         seed=seed,
         key=_key(f"{model}-{method}-seed-{seed}", whole),
         settings=settings,
-        verification=tables["verification"],
-        evaluation=tables["evaluation"],
-        window=window,
+        verification=read_verification(grid.layered("verification", model, method), f"{place} [verification]"),
+        evaluation=read_table(Evaluation, grid.layered("evaluation", model, method), f"{place} [evaluation]"),
+        resources=read_resources(grid.layered("resources", model, method), place),
         budget=budget,
         init=init,
-        against=table.get("against"),
-        resources=tables["resources"],
+        against=table.against,
         files=files,
     )
-    try:
-        plan = cell.verification_plan([])
-        make_verifier(plan.verifier, plan.verifier_settings)
-        if not cell.radii:
-            raise UserError("eps = [] in [verification] names no radius")
-        _check_demands(cell)
-    except UserError as error:
-        raise UserError(f"{place}: {error}") from error
+    _check_verification(cell, place)
     return cell
 
 
+def _check_verification(cell: Cell, place: str) -> None:
+    try:
+        plan = cell.verification_plan([])
+        make_verifier(plan.verifier, plan.verifier_settings)
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
 def _settings(grid: Grid, model: str, method: str, seed: int) -> dict[str, Any]:
-    """The settings of a cell's training, as ``resolve`` takes them; parts that a method does not use are left out."""
-    settings = grid.table("training", model, method)
-    shares = str(grid.methods[method].get("phases", method))
+    """Return the settings of a cell's training, without those of parts that the method does not use."""
+    settings = grid.layered("training", model, method)
     epochs = settings.pop("epochs", 20)
     if not fits(epochs, int) or epochs < 1:
         raise UserError(f"epochs = {epochs!r} must be a whole number above 0")
-    phases = _phases(shares, epochs)
+    phases = _phases(grid.methods[method].phases or method, epochs)
     used = {part for phase in parse_phases(phases) for part in objectives.parts_of(phase.method)}
-    parts = {name: table for name, table in grid.table("parts", model, method).items() if name in used}
-    network = grid.models[model].get("network", model)
+    parts = {name: table for name, table in grid.layered("parts", model, method).items() if name in used}
+    network = grid.models[model].network or model
     return settings | {"model": network, "phases": phases, "seed": seed, "methods": parts}
 
 
 def _phases(shares: str, epochs: int) -> str:
-    """Phases of so many epochs together, from the share each has; a method alone has all.
+    """Return phases that have so many epochs together, from the share of each. A method alone has all epochs.
 
     >>> _phases("rs:1/2 rs+nbc:1/2", 400), _phases("nbc", 20)
     ('rs:200 rs+nbc:200', 'nbc:20')
@@ -206,7 +216,7 @@ def _key(prefix: str, whole: dict[str, Any]) -> str:
 
 
 def _files(config: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[str, str]:
-    """What the user's own files hold, by their paths: with other contents, a run is another one."""
+    """Return a hash of each file of the user that a run depends on: with other content, it is another run."""
     own = networks.custom_source(config["model"])
     if own and not own[0].is_file() and str(own[0]) not in recorded:
         raise UserError(f"there is no file {own[0]} ({RELATIVE})")
@@ -219,27 +229,3 @@ def _files(config: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[str, 
 def _digest(path: Path, changed: int) -> str:
     with disk_errors(path):
         return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _check_demands(cell: Cell) -> None:
-    for kind in KINDS:
-        cpus, gpus = cell.demand(kind).values()
-        if not fits(cpus, int) or cpus < 1:
-            raise UserError(f"cpus = {cpus!r} in [resources] must be a whole number above 0")
-        if not fits(gpus, float) or gpus < 0 or (gpus > 1 and gpus % 1):
-            raise UserError(f"gpus = {gpus!r} in [resources] must be a whole number, or a share of one GPU")
-
-
-def _check_counts(tables: Mapping[str, Mapping[str, Any]], place: str) -> None:
-    for table, keys in _COUNTS.items():
-        for key in keys:
-            value = tables[table].get(key, 1)
-            if not fits(value, int) or value < 1:
-                raise UserError(f"{place}: {key} = {value!r} in [{table}] must be a whole number above 0")
-    for steps in _list(tables["evaluation"].get("pgd_steps", 100)):
-        if not fits(steps, int) or steps < 1:
-            raise UserError(f"{place}: pgd_steps = {steps!r} must be whole numbers above 0")
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,97 +1,118 @@
-"""A grid as its TOML file says it: networks, methods, radii, tasks and time-outs; an unknown key is an error.
+"""Grids: the networks, methods, radii and properties of an experiment, read from a TOML file and checked.
 
-A grid's tables are laid over each other, the later the stronger: the grid's own, the model's, the method's; a scale is
-laid over all of them first.
+The tables of a grid are laid over each other: first the grid's own, then the model's, then the method's, where the
+later one counts. A scale is laid over all of them before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
+from steadynet.experiments.grid_tables import (
+    VERIFIER,
+    GridTable,
+    MethodTable,
+    ModelTable,
+    ScaleTable,
+    Tables,
+    Values,
+    read_table,
+)
+from steadynet.experiments.provenance import Made, made_from
 from steadynet.experiments.scales import laid_over, read_shared
+from steadynet.experiments.sweeps import expand, variant_of
 from steadynet.experiments.tuning import TuningBudget
+from steadynet.experiments.variants import Variant
 from steadynet.files import read_toml
-from steadynet.plugins import choose, make, settings_of
-from steadynet.training.settings import TrainingSettings
-from steadynet.verification import verifiers
+from steadynet.plugins import choose, make
 
 GRIDS = resources.files("steadynet.experiments") / "grids"
 PAPER_SCALE = "paper"  # the grid as it is
-SHARED = (
-    "training",
-    "parts",
-    "verification",
-    "evaluation",
-    "resources",
-)  # tables that models and methods may have, too
-KINDS = ("train", "evaluate", "verify")  # of tasks, which may ask for CPUs and GPUs of their own
-KEYS = {
-    "grid": ("name", "title", *SHARED, "tuning", "models", "methods", "scales", "made"),
-    "scale": ("base", *SHARED, "tuning", "models", "methods"),
-    "model": ("network", *SHARED),
-    "method": ("phases", "init", "drop", "against", *SHARED),
-    "verification": ("eps", "per_class", "tasks", "verifier", "shard"),  # and the verifier's own settings
-    "evaluation": ("pgd_steps", "images"),
-    "resources": ("cpus", "gpus", *KINDS),
-    "demand": ("cpus", "gpus"),
-}
-ELSEWHERE = {
-    "method": "a method of the grid is a table: [methods.nbc]",
-    "phases": "phases belong to a method: [methods.nbc]",
-    "methods": "the settings of a part of a method belong in [parts.nbc]",
-    "seed": "seeds are given as --seeds",
-    "init": "a method of the grid names the method it starts from: init = 'natural'",
-    "model": "a model of the grid is a table: [models.M1]",
-}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid at one scale, checked."""
+    """A grid at one scale, whose keys and types have been checked.
+
+    ``models`` and ``methods`` hold the tables of the networks and methods by name. ``files`` holds a hash of the
+    content of each file of the user when the experiment was made; it is empty for a grid that was not made yet.
+    """
 
     name: str
     title: str
     scale: str
-    content: dict[str, Any] = field(repr=False)
-    files: Mapping[str, str] = field(default_factory=dict)  # what the user's files held when the experiment was made
+    tables: Tables = field(repr=False)
+    tuning: TuningBudget = field(repr=False)
+    models: Mapping[str, ModelTable] = field(repr=False)
+    methods: Mapping[str, MethodTable] = field(repr=False)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def models(self) -> dict[str, dict[str, Any]]:
-        """The tables of the networks, by name."""
-        return self.content["models"]
+    def variants(self) -> dict[str, Variant]:
+        """The methods by label, as tables and reports know them."""
+        return {name: variant_of(name, table, self.name) for name, table in self.methods.items()}
 
-    @property
-    def methods(self) -> dict[str, dict[str, Any]]:
-        """The tables of the methods, by name."""
-        return self.content["methods"]
-
-    def table(self, name: str, model: str, method: str) -> dict[str, Any]:
-        """A shared table as it is for one cell."""
+    def layered(self, table: str, model: str, method: str) -> dict[str, Any]:
+        """Return a table such as ``training`` with the values that count for one model and method."""
         result: dict[str, Any] = {}
-        for source in (self.content, self.models[model], self.methods[method]):
-            result = laid_over(result, source.get(name, {}))
+        for source in (self.tables, self.models[model], self.methods[method]):
+            result = laid_over(result, getattr(source, table))
         return result
 
-    def as_toml(self, made: Mapping[str, Any]) -> str:
-        """The grid at its scale, complete, with how it was made."""
-        return tomli_w.dumps(self.content | {"made": dict(made)})
+    def to_toml(self, made: Made) -> str:
+        """Return the grid at its scale as the text of a TOML file, together with how the experiment was made."""
+        content = {
+            "name": self.name,
+            "title": self.title,
+            **_plain(self.tables),
+            "tuning": asdict(self.tuning),
+            "models": {name: _plain(table) for name, table in self.models.items()},
+            "methods": {name: _plain(table) for name, table in self.methods.items()},
+            "made": made.to_toml(),
+        }
+        return tomli_w.dumps(content)
+
+
+def _plain(table: Tables) -> dict[str, Any]:
+    """Return a table without the keys that were not given."""
+    values = {entry.name: getattr(table, entry.name) for entry in fields(table)}
+    return {name: value for name, value in values.items() if value is not None and value != {}}
 
 
 def names() -> list[str]:
-    """The paper's experiments."""
+    """List the experiments of the paper.
+
+    >>> names()[:3]
+    ['beta', 'gamma', 'rq1-cifar10']
+    """
     return sorted(entry.name.removesuffix(".toml") for entry in GRIDS.iterdir() if entry.name.endswith(".toml"))
 
 
 def read_grid(name: str, scale: str | None = None) -> Grid:
-    """The paper's experiment of this name, or the user's own grid in this file, at a scale."""
+    """Read a grid.
+
+    Args:
+        name: An experiment of the paper, or the path of a ``.toml`` file.
+        scale: A scale of the grid; ``paper`` stands for the grid as it is. Without a scale, too, it is as it is; a
+            grid that an experiment has written keeps its scale.
+
+    Returns:
+        The grid at this scale.
+
+    Raises:
+        UserError: There is no such grid or scale, or the file has unknown keys or values of a wrong type.
+
+    >>> grid = read_grid("beta", "laptop")
+    >>> list(grid.models), list(grid.methods)
+    (['C1'], ['beta=0', 'beta=1', 'beta=3', 'beta=6', 'beta=9'])
+    """
     if name.endswith(".toml"):
         content = read_toml(Path(name))
     elif name in names():
@@ -100,92 +121,86 @@ def read_grid(name: str, scale: str | None = None) -> Grid:
         raise UserError(f"{name} is no experiment of the paper and no .toml file")
     else:
         raise UnknownNameError("experiment", name, names())
-    return checked(content, scale, name)
+    return grid_from(content, scale, name)
 
 
-def checked(content: dict[str, Any], scale: str | None, source: str) -> Grid:
-    """The grid of a file's content; what it does not say or says wrongly is an error that names the place."""
-    _known("grid", content, source)
-    scales = content.get("scales", {})
-    scale = scale or content.get("made", {}).get("scale") or PAPER_SCALE
-    for key, table in scales.items():
-        _known("scale", table, f"{source} [scales.{key}]")
-    if scale != PAPER_SCALE and scale not in scales and scale != content.get("made", {}).get("scale"):
-        raise UnknownNameError(f"scale of {source}", scale, [PAPER_SCALE, *scales])
-    at_scale = {key: value for key, value in content.items() if key not in ("scales", "made")}
-    own = dict(scales.get(scale, {}))
-    if "base" in own:
-        base = read_shared(str(own.pop("base")), content)
-        _known("scale", base, f"the scale that {source} [scales.{scale}] is based on")
-        at_scale = laid_over(at_scale, base)
-    at_scale = laid_over(at_scale, own)
-    for kind in ("models", "methods"):
-        tables = at_scale.get(kind)
-        if not isinstance(tables, dict) or not tables or not all(isinstance(table, dict) for table in tables.values()):
+def grid_from(content: Values, scale: str | None, source: str) -> Grid:
+    """Make a grid from the content of its file.
+
+    Args:
+        content: The parsed TOML file.
+        scale: The scale, as for :func:`read_grid`.
+        source: The name of the file, for error messages.
+
+    Raises:
+        UserError: A key, a name or a value is wrong. The message says where.
+    """
+    table = read_table(GridTable, content, source)
+    made = made_from(table.made, source)
+    scale = scale or made.scale or PAPER_SCALE
+    at_scale = read_table(GridTable, _at_scale(content, table, made, scale, source), source)
+    models = {
+        name: read_table(ModelTable, model, f"{source} [models.{name}]") for name, model in at_scale.models.items()
+    }
+    methods = {
+        name: read_table(MethodTable, method, f"{source} [methods.{name}]") for name, method in at_scale.methods.items()
+    }
+    for kind, tables in (("models", models), ("methods", methods)):
+        if not tables:
             raise UserError(f"{source}: a grid needs tables [{kind}.NAME]")
-        for key, table in tables.items():
-            _known(kind[:-1], table, f"{source} [{kind}.{key}]")
-    _check_tables(at_scale, source)
-    for key, table in at_scale["methods"].items():
-        _check_method(key, table, at_scale, source)
-    name = str(content.get("name") or Path(source).stem)
-    return Grid(name, str(content.get("title", name)), scale, at_scale, content.get("made", {}).get("files", {}))
+    verifier = str(at_scale.verification.get("verifier", VERIFIER))
+    for place, checked in _places(at_scale, models, methods, source).items():
+        checked.check(place, verifier)
+    expanded = expand(methods, source)
+    for name, method in expanded.items():
+        _check_method(name, method, expanded, source)
+    name = at_scale.name or Path(source).stem
+    return Grid(
+        name=name,
+        title=at_scale.title or name,
+        scale=scale,
+        tables=Tables(**{entry.name: getattr(at_scale, entry.name) for entry in fields(Tables)}),
+        tuning=make(TuningBudget, at_scale.tuning),
+        models=models,
+        methods=expanded,
+        files=made.files,
+    )
 
 
-def _known(kind: str, table: Mapping[str, Any], place: str, more: tuple[str, ...] = ()) -> None:
-    if not isinstance(table, Mapping):
-        raise UserError(f"{place} must be a table")
-    for key in table:
-        if key not in (*KEYS[kind], *more):
-            if kind == "method":
-                _check_part(key, place)
-            raise UnknownNameError(f"key of {place}", key, [*KEYS[kind], *more])
+def _at_scale(content: Values, table: GridTable, made: Made, scale: str, source: str) -> dict[str, Any]:
+    """Lay a scale over the content of a grid."""
+    scales = {
+        name: read_table(ScaleTable, values, f"{source} [scales.{name}]") for name, values in table.scales.items()
+    }
+    if scale not in (PAPER_SCALE, made.scale, *scales):
+        raise UnknownNameError(f"scale of {source}", scale, [PAPER_SCALE, *scales])
+    result = {key: value for key, value in content.items() if key not in ("scales", "made")}
+    if scale not in scales:
+        return result
+    if (base := scales[scale].base) is not None:
+        shared = read_shared(base, content)
+        read_table(ScaleTable, shared, f"the scale that {source} [scales.{scale}] is based on")
+        result = laid_over(result, shared)
+    return laid_over(result, {key: value for key, value in table.scales[scale].items() if key != "base"})
 
 
-def _check_tables(content: dict[str, Any], source: str) -> None:
-    """The keys of every shared table, wherever it stands; values are checked when the cells are made."""
-    places = {source: content}
-    places |= {f"{source} [models.{name}]": table for name, table in content["models"].items()}
-    places |= {f"{source} [methods.{name}]": table for name, table in content["methods"].items()}
-    verifier = content.get("verification", {}).get("verifier", "branch_and_bound")
-    of_verifier = tuple(entry.name for entry in settings_of(choose("verifier", verifier, verifiers.available())))
-    make(TuningBudget, content.get("tuning", {}))
-    for place, holder in places.items():
-        _known("evaluation", holder.get("evaluation", {}), f"{place} [evaluation]")
-        _known("resources", holder.get("resources", {}), f"{place} [resources]")
-        for kind in KINDS:
-            _known("demand", holder.get("resources", {}).get(kind, {}), f"{place} [resources.{kind}]")
-        _known("verification", holder.get("verification", {}), f"{place} [verification]", of_verifier)
-        _check_training(holder.get("training", {}), f"{place} [training]")
-        for part, table in holder.get("parts", {}).items():
-            make(choose(f"method in {place} [parts]", part, objectives.available()), table)
+def _places(
+    grid: GridTable, models: Mapping[str, ModelTable], methods: Mapping[str, MethodTable], source: str
+) -> dict[str, Tables]:
+    """Return all tables of a grid, by the place where they stand."""
+    return {
+        source: grid,
+        **{f"{source} [models.{name}]": table for name, table in models.items()},
+        **{f"{source} [methods.{name}]": table for name, table in methods.items()},
+    }
 
 
-def _check_part(key: str, place: str) -> None:
-    """Where a setting of a method's part belongs."""
-    parts = [name for name, part in objectives.available().items() if key in [one.name for one in settings_of(part)]]
-    if parts:
-        raise UserError(f"{place}: {key} is a setting of a part of a method: parts.{parts[0]}.{key} = …")
-
-
-def _check_training(table: Mapping[str, Any], place: str) -> None:
-    known = [entry.name for entry in settings_of(TrainingSettings) if entry.name not in ELSEWHERE]
-    for key in table:
-        if key in ELSEWHERE:
-            raise UserError(f"{place}: {ELSEWHERE[key]}")
-        if key not in known:
-            _check_part(key, place)
-            raise UnknownNameError(f"key of {place}", key, known)
-
-
-def _check_method(name: str, table: dict[str, Any], content: dict[str, Any], source: str) -> None:
+def _check_method(name: str, table: MethodTable, methods: Mapping[str, MethodTable], source: str) -> None:
     place = f"{source} [methods.{name}]"
-    for key in ("init", "against"):
-        if key in table:
-            choose(f"method as {key} of {place}", table[key], content["methods"])
-    if "init" in table and "init" in content["methods"][table["init"]]:
-        raise UserError(f"{place}: it starts from {table['init']}, which itself starts from another")
-    if "drop" in table and "init" not in table:
+    for key, other in (("init", table.init), ("against", table.against)):
+        if other is not None:
+            choose(f"method as {key} of {place}", other, methods)
+    if table.init is not None and methods[table.init].init is not None:
+        raise UserError(f"{place}: it starts from {table.init}, which itself starts from another")
+    if table.drop is not None and table.init is None:
         raise UserError(f"{place}: drop is a loss of accuracy against the method that init names")
-    if "drop" in table and not (isinstance(table["drop"], list) and len(table["drop"]) == 2):
-        raise UserError(f"{place}: drop is two numbers, the least and the most: [1, 2]")

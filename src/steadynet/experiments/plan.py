@@ -12,6 +12,7 @@ from steadynet import data as data_sets
 from steadynet.errors import UserError
 from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.directory import ExperimentDirectory, trials_path
+from steadynet.experiments.grid_tables import Demand
 from steadynet.experiments.shards import Shard, VerificationPlan, merge_shards
 from steadynet.experiments.tasks import EvaluateJob, Job, Task, TrainJob, TuneJob, VerifyJob
 from steadynet.experiments.tuning import missed_window
@@ -67,7 +68,7 @@ def verification_plans(cells: Sequence[Cell]) -> dict[str, VerificationPlan]:
 
 
 def _image_count(cell: Cell) -> ImageCount:
-    return cell.verification.get("per_class", 10), cell.verification.get("tasks")
+    return cell.verification.per_class, cell.verification.properties
 
 
 def _images(cells: Sequence[Cell]) -> dict[tuple[str, ImageCount], list[int]]:
@@ -98,10 +99,10 @@ def is_evaluated(run: RunDirectory, cell: Cell) -> bool:
     found = read_evaluation(run)
     if found is None or found.accuracy_images is None:
         return False
-    images = min(cell.evaluation.get("images", found.accuracy_images), found.accuracy_images)
-    steps = [*(other.pgd_steps for other in found.other_attacks), found.pgd_steps]
-    radii = [row.eps for row in found.radii]
-    return (found.images, steps, radii) == (images, cell.pgd_steps, list(cell.radii))
+    images = min(cell.evaluation.images or found.accuracy_images, found.accuracy_images)
+    steps = (*(other.pgd_steps for other in found.other_attacks), found.pgd_steps)
+    radii = tuple(row.eps for row in found.radii)
+    return (found.images, steps, radii) == (images, cell.evaluation.attacks, cell.radii)
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class _Planner:
         job: Job = TrainJob(cell.run, cell.settings)
         reads: tuple[str, ...] = (cell.init.run, cell.run) if cell.init else (cell.run,)
         writes: tuple[str, ...] = (cell.run,)
-        if cell.window and cell.budget:
-            job = TuneJob(cell.run, cell.settings, cell.window, cell.budget, trials_path(cell.key))
+        if cell.variant.window and cell.budget:
+            job = TuneJob(cell.run, cell.settings, cell.variant.window, cell.budget, trials_path(cell.key))
             reads, writes = (*reads, job.trials), (*writes, job.trials)
         needs = (_training_name(cell.init),) if cell.init else ()
         done = run.weights.is_file() or missed_window(run.path)
@@ -131,9 +132,9 @@ class _Planner:
             cell.run,
             cell.data,
             cell.radii,
-            tuple(cell.pgd_steps),
-            cell.evaluation.get("images"),
-            _device(cell, "evaluate"),
+            cell.evaluation.attacks,
+            cell.evaluation.images,
+            _device(cell.demand("evaluate")),
         )
         made = self.experiment.run(cell.key)
         done = missed_window(made.path) or is_evaluated(made, cell)
@@ -161,7 +162,7 @@ class _Planner:
             shard.index,
             verification.verifier,
             verification.verifier_settings,
-            _device(cell, "verify"),
+            _device(cell.demand("verify")),
         )
         name, needs = f"{cell.key}/verify-{shard.name}", (_training_name(cell),)
         writes = (RunDirectory(Path(cell.run)).shard(shard.name).path.as_posix(),)
@@ -179,16 +180,16 @@ class _Planner:
         words: str,
         done: bool,
     ) -> None:
-        demand = cell.demand("train" if job.kind == "tune" else job.kind)
+        demand = cell.demand(job.kind)
         seed = f" seed {cell.seed}" if self.several_seeds else ""
-        label = f"{cell.model} {cell.method}{seed}: {words}"
-        task = Task(name, job, needs, reads, writes, demand["cpus"], demand["gpus"], label, group=cell.model)
+        label = f"{cell.model} {cell.variant.label}{seed}: {words}"
+        task = Task(name, job, needs, reads, writes, demand.cpus, demand.gpus, label, group=cell.model)
         self.plan.add(task, done)
 
 
 def _training_name(cell: Cell) -> str:
     """Return the name of the task that makes a cell's network."""
-    return f"{cell.key}/{'tune' if cell.window else 'train'}"
+    return f"{cell.key}/{'tune' if cell.variant.window else 'train'}"
 
 
 def _network_files(cell: Cell) -> tuple[str, ...]:
@@ -197,5 +198,5 @@ def _network_files(cell: Cell) -> tuple[str, ...]:
     return tuple(path.as_posix() for path in (run.config, run.weights, run.model_source, run.tuning))
 
 
-def _device(cell: Cell, kind: str) -> str:
-    return "auto" if cell.demand(kind)["gpus"] else "cpu"
+def _device(demand: Demand) -> str:
+    return "auto" if demand.gpus else "cpu"

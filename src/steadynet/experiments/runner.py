@@ -15,10 +15,11 @@ from steadynet.experiments.engines import Engine
 from steadynet.experiments.grid import Grid
 from steadynet.experiments.lock import locked
 from steadynet.experiments.plan import Plan, make_plan, verification_plans
-from steadynet.experiments.provenance import provenance
+from steadynet.experiments.provenance import Made, made_from, provenance
 from steadynet.experiments.shards import merge_shards
 from steadynet.experiments.status import StatusFile
-from steadynet.experiments.table import TableRow, rows_of, write_table
+from steadynet.experiments.table import TableRow, rows_of
+from steadynet.experiments.table_files import write_table
 from steadynet.experiments.tasks import Event, State, VerifyJob
 from steadynet.files import read_toml, write_text
 
@@ -159,13 +160,20 @@ def _copy_finished_run(others: Sequence[Path], experiment: ExperimentDirectory, 
 
 def _write_grid(
     experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]
-) -> list[int]:
+) -> tuple[int, ...]:
     """Write the grid with how it was made, and return all seeds. A later call keeps the first date and all seeds."""
-    path, made = experiment.grid, provenance()
-    before = read_toml(path).get("made", {}) if path.is_file() else {}
-    first, seeds = before.get("started"), sorted({*before.get("seeds", []), *seeds})
-    made = {"scale": grid.scale, "seeds": list(seeds), "engine": engine.name, "started": first or made["date"]} | made
-    files = before.get("files", {}) | {path: digest for cell in cells for path, digest in cell.files.items()}
-    made |= {"files": files} if files else {}
-    write_text(path, grid.as_toml(made))
-    return seeds
+    before = Made(seeds=())
+    if experiment.grid.is_file():
+        before = made_from(read_toml(experiment.grid).get("made", {}), str(experiment.grid))
+    now = provenance()
+    files = {path: digest for cell in cells for path, digest in cell.files.items()}
+    made = Made(
+        **{entry.name: getattr(now, entry.name) for entry in dataclasses.fields(now)},
+        scale=grid.scale,
+        seeds=tuple(sorted({*before.seeds, *seeds})),
+        engine=engine.name,
+        started=before.started or now.date,
+        files={**before.files, **files},
+    )
+    write_text(experiment.grid, grid.to_toml(made))
+    return made.seeds

@@ -6,9 +6,12 @@ is decided here: colours, dashes, and the range of the y axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from steadynet.experiments.variants import Variant
 
 
 class Kind(Enum):
@@ -64,21 +67,24 @@ _OTHERS = (
 )
 
 
-def styles(names: list[str]) -> dict[str, Style]:
-    """Choose a style for each method.
+def styles(variants: Iterable[Variant]) -> dict[str, Style]:
+    """Choose a style for each variant, by its label.
 
-    A known method looks the same in every figure. A method joined with nbc has the method's own colour and is dashed.
+    A known method looks the same in every figure, unless there are several variants of it. A method joined with nbc has
+    the method's own colour and is dashed; so is a variant in the window that costs least accuracy.
 
-    >>> styles(["nbc", "trades+nbc"])["trades+nbc"].dashed
+    >>> styles([Variant.plain("nbc"), Variant.plain("trades+nbc")])["trades+nbc"].dashed
     True
     """
-    result, others = {}, iter(_OTHERS * (1 + len(names) // len(_OTHERS)))
-    for name in dict.fromkeys(names):
-        base, _, rest = name.partition("+")
-        known = _KNOWN.get(base.partition("@")[0])
-        style = known or next(others)
-        dashed = bool(rest) or "@1-2" in name
-        result[name] = Style(style.colour, style.marker, style.hatch, dashed)
+    by_label = {variant.label: variant for variant in variants}
+    alike = Counter((variant.method, variant.window) for variant in by_label.values())
+    windows = {variant.window.high for variant in by_label.values() if variant.window}
+    result, others = {}, iter(_OTHERS * (1 + len(by_label) // len(_OTHERS)))
+    for label, variant in by_label.items():
+        base, _, joined = variant.method.partition("+")
+        known = _KNOWN.get(base) if alike[variant.method, variant.window] == 1 else None
+        near = variant.window is not None and len(windows) > 1 and variant.window.high == min(windows)
+        result[label] = replace(known or next(others), dashed=bool(joined) or near)
     return result
 
 

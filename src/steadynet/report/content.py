@@ -69,7 +69,6 @@ def make_report(folders: Sequence[Path]) -> Report:
 
 def _written() -> str:
     facts = provenance()
-    hardware = ", ".join(str(part) for part in (facts.get("cpu"), f"{facts['cores']} cores", *facts["gpus"]) if part)
-    commit = f" (commit {facts['commit'][:12]})" if "commit" in facts else ""
+    commit = f" (commit {facts.commit[:12]})" if facts.commit else ""
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    return f"Written {now} by steadynet {facts['steadynet']}{commit} on {hardware}."
+    return f"Written {now} by steadynet {facts.steadynet}{commit} on {facts.hardware}."

@@ -79,7 +79,7 @@ def gallery_of(experiments: Sequence[Experiment], max_pictures: int = MAX_PICTUR
         for run in experiment.runs:
             shape = pictures.shape(run.verdicts[0].data) if run.verdicts else None
             properties += _properties(run, len(runs), pictures)
-            runs.append(GalleryRun(run.name, run.dataset, run.model, run.method, run.seed, experiment.name, shape))
+            runs.append(GalleryRun(run.name, run.dataset, run.model, run.label, run.seed, experiment.name, shape))
     return Gallery(runs, properties, pictures.images, pictures.shapes, list(dict.fromkeys(pictures.notes)))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
+from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.variants import Variant
 from steadynet.report.metrics import Metric, is_shown, metric_named, sort_key
 from steadynet.report.records import Experiment
 
@@ -47,11 +49,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """One table. ``columns`` are pairs of model and method, ``facts`` say how the numbers were measured."""
+    """One table. ``columns`` are pairs of a model and the label of a variant; ``variants`` holds these by label.
+
+    ``facts`` say how the numbers were measured.
+    """
 
     name: str
     title: str
     columns: list[tuple[str, str]]
+    variants: dict[str, Variant]
     lines: list[Line]
     facts: dict[str, str]
 
@@ -66,12 +72,12 @@ class Table:
         return any(entry.paper is not None for line in self.lines for entry in line.entries)
 
     @property
-    def methods(self) -> list[str]:
-        """The methods, in the order of their columns."""
-        return list(dict.fromkeys(method for _, method in self.columns))
+    def labels(self) -> list[str]:
+        """The labels of the variants, in the order of their columns."""
+        return list(self.variants)
 
     def entries(self, line: Line) -> dict[tuple[str, str], Entry]:
-        """The entries of a line, by model and method."""
+        """The entries of a line, by model and label."""
         return dict(zip(self.columns, line.entries, strict=True))
 
     def of_model(self, model: str) -> Table:
@@ -79,7 +85,9 @@ class Table:
         chosen = [number for number, column in enumerate(self.columns) if column[0] == model]
         lines = [replace(line, entries=[line.entries[number] for number in chosen]) for line in self.lines]
         there = [line for line in lines if any(entry.is_there for entry in line.entries)]
-        return replace(self, columns=[self.columns[number] for number in chosen], lines=there)
+        columns = [self.columns[number] for number in chosen]
+        variants = {label: self.variants[label] for _, label in columns}
+        return replace(self, columns=columns, variants=variants, lines=there)
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
@@ -99,28 +107,30 @@ def tables_of(experiment: Experiment) -> list[Table]:
 
 def _with_totals(differences: Sequence[TableRow], values: Sequence[TableRow]) -> list[TableRow]:
     """Give each difference the number of properties (or images) behind the method's own value."""
-    totals = {(row.model, row.method, row.seed, row.metric, row.eps): row.denominator for row in values}
+    totals = {(row.model, row.label, row.seed, row.metric, row.eps): row.denominator for row in values}
     return [
-        replace(row, denominator=totals.get((row.model, row.method, row.seed, row.metric.removesuffix(DELTA), row.eps)))
+        replace(row, denominator=totals.get((row.model, row.label, row.seed, row.metric.removesuffix(DELTA), row.eps)))
         for row in differences
     ]
 
 
 def _table(name: str, title: str, rows: Sequence[TableRow], facts: dict[str, str]) -> Table:
-    columns = list(dict.fromkeys((row.model, row.method) for row in rows))
+    columns = list(dict.fromkeys((row.model, row.label) for row in rows))
     models = list(dict.fromkeys(model for model, _ in columns))
     columns.sort(key=lambda column: models.index(column[0]))
+    by_label = {row.label: row.variant for row in rows}
+    variants = {label: by_label[label] for _, label in columns}
     found = summarised(rows)
     groups: dict[tuple[str, str, str, float | None], list[TableRow]] = {}
     for row in rows:
-        groups.setdefault((row.model, row.method, row.metric, row.eps), []).append(row)
+        groups.setdefault((row.model, row.label, row.metric, row.eps), []).append(row)
     order = sorted({(row.eps, row.metric) for row in rows}, key=lambda key: (key[0] or 0.0, sort_key(key[1])))
     lines = []
     for eps, metric_name in order:
         keys = [(*column, metric_name, eps) for column in columns]
         entries = [_entry(found[key], groups[key]) if key in found else Entry() for key in keys]
-        lines.append(with_best(Line(eps, metric_named(metric_name), entries), columns))
-    return Table(name, title, columns, lines, facts)
+        lines.append(with_best(Line(eps, metric_named(metric_name), entries), columns, variants))
+    return Table(name, title, columns, variants, lines, facts)
 
 
 def _entry(summary: Summary, rows: Sequence[TableRow]) -> Entry:
@@ -139,11 +149,11 @@ def _entry(summary: Summary, rows: Sequence[TableRow]) -> Entry:
     )
 
 
-def with_best(line: Line, columns: Sequence[tuple[str, str]]) -> Line:
+def with_best(line: Line, columns: Sequence[tuple[str, str]], variants: Mapping[str, Variant]) -> Line:
     """Mark the best entry of each model and accuracy window; in a line of differences, mark every improvement."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for number, (model, method) in enumerate(columns):
-        groups.setdefault((model, method.partition("@")[2]), []).append(number)
+    groups: dict[tuple[str, AccuracyWindow | None], list[int]] = {}
+    for number, (model, label) in enumerate(columns):
+        groups.setdefault((model, variants[label].window), []).append(number)
     entries = list(line.entries)
     for numbers in groups.values():
         ours = _best(line.metric, [entries[number].value for number in numbers])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import combinations
 
 from steadynet.experiments.table import DELTA
+from steadynet.experiments.variants import Value
 from steadynet.report.claims import Claim, Comparison, judge
 from steadynet.report.layout import Entry, Table
 from steadynet.report.metrics import radius
 
 BASELINES = ("trades", "madry", "rs")
-GAMMAS = ("gamma=one", "gamma=rank-power", "gamma=rank-size")  # each is looser on large layers than the one before
+GAMMAS = ("one", "rank-power", "rank-size")  # each is looser on large layers than the one before
 EASIER = {
     "unsat_percent": "more properties are proved",
     "stable_percent": "more neurons are stable",
@@ -20,78 +22,95 @@ EASIER = {
 
 
 class _Entries:
-    """The entries of a table, found by model, method, metric and radius."""
+    """The entries of a table, found by model, label, metric and radius."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.methods = table.methods
         self._found = {
-            (model, method, line.metric.name, line.eps): entry
+            (model, label, line.metric.name, line.eps): entry
             for line in table.lines
-            for (model, method), entry in table.entries(line).items()
+            for (model, label), entry in table.entries(line).items()
             if entry.is_there
         }
 
-    def compare(self, name: str, methods: Iterable[tuple[str, str | None]]) -> list[Comparison]:
-        """Compare pairs of methods in one metric, for every model and radius; without a second method, with 0."""
-        methods = list(methods)
+    def labels_by_method(self) -> dict[str, str]:
+        """The labels of the methods that the table has in one variant, without an accuracy window."""
+        variants = self.table.variants.values()
+        counts = Counter(variant.method for variant in variants)
+        return {
+            variant.method: variant.label
+            for variant in variants
+            if counts[variant.method] == 1 and variant.window is None
+        }
+
+    def labels_by_setting(self, name: str) -> dict[Value, str]:
+        """The labels of the variants of NBC by their value of a setting, if there are several."""
+        found = {
+            variant.settings[name]: variant.label
+            for variant in self.table.variants.values()
+            if variant.method == "nbc" and name in variant.settings
+        }
+        return found if len(found) > 1 else {}
+
+    def compare(self, name: str, labels: Iterable[tuple[str, str | None]]) -> list[Comparison]:
+        """Compare pairs of variants in one metric, for every model and radius; without a second variant, with 0."""
+        labels = list(labels)
         radii = dict.fromkeys(line.eps for line in self.table.lines if line.metric.name == name)
         result = []
         for model in self.table.models:
             for eps in radii:
-                for one, other in methods:
+                for one, other in labels:
                     first = self._found.get((model, one, name, eps))
                     second = self._found.get((model, other, name, eps)) if other else Entry(0.0, paper=0.0)
                     if first and second:
                         where = f"{model}, ε {radius(eps)}" if eps else model
-                        label = f"{where}: {one} and {other}" if other else f"{where}: {one}"
-                        fewest = min(self._properties(model, method, eps) for method in (one, other) if method)
-                        result.append(Comparison(label, first, second, fewest))
+                        text = f"{where}: {one} and {other}" if other else f"{where}: {one}"
+                        fewest = min(self._properties(model, label, eps) for label in (one, other) if label)
+                        result.append(Comparison(text, first, second, fewest))
         return result
 
-    def _properties(self, model: str, method: str, eps: float | None) -> int:
+    def _properties(self, model: str, label: str, eps: float | None) -> int:
         """How many properties a network was verified on, at this radius or, for None, at any."""
         names = ("unsat_percent", f"unsat_percent{DELTA}")
         counts = [
             entry.total or 0
-            for (its_model, its_method, name, its_eps), entry in self._found.items()
-            if (its_model, its_method) == (model, method) and name in names and eps in (None, its_eps)
+            for (its_model, its_label, name, its_eps), entry in self._found.items()
+            if (its_model, its_label) == (model, label) and name in names and eps in (None, its_eps)
         ]
         return max(counts, default=0)
 
 
 def _rq1(entries: _Entries) -> Claim | None:
-    there = entries.methods
+    there = entries.labels_by_method()
     if "nbc" not in there or not set(there) & set(BASELINES):
         return None
     missing = [method for method in BASELINES if method not in there]
-    methods = [("nbc", method) for method in BASELINES if method in there]
-    parts = [judge(text, name, entries.compare(name, methods), missing) for name, text in EASIER.items()]
+    pairs = [(there["nbc"], there[method]) for method in BASELINES if method in there]
+    parts = [judge(text, name, entries.compare(name, pairs), missing) for name, text in EASIER.items()]
     text = "NBC alone gives networks that are easier to verify than those of TRADES, Madry and RS (ReLU stability)"
     return Claim("RQ1", text, entries.table.name, parts)
 
 
 def _rq2(entries: _Entries) -> Claim | None:
-    joined = [method for method in entries.methods if method.endswith("+nbc")]
+    joined = {method: label for method, label in entries.labels_by_method().items() if method.endswith("+nbc")}
     if not any(line.metric.is_delta for line in entries.table.lines) or not joined:
         return None
     missing = [f"{method}+nbc" for method in BASELINES if f"{method}+nbc" not in joined]
-    methods = [(method, None) for method in joined]
+    pairs = [(label, None) for label in joined.values()]
     names = {f"{name}{DELTA}": text for name, text in EASIER.items()}
-    parts = [judge(text, name, entries.compare(name, methods), missing) for name, text in names.items()]
+    parts = [judge(text, name, entries.compare(name, pairs), missing) for name, text in names.items()]
     return Claim("RQ2", "Adding NBC to a method makes its networks easier to verify", entries.table.name, parts)
 
 
 def _rq3(entries: _Entries) -> Claim | None:
-    there = [method for method in entries.methods if "@" in method]
-    methods = [
-        (f"nbc@{other.partition('@')[2]}", other)
-        for other in there
-        if not other.startswith("nbc@") and f"nbc@{other.partition('@')[2]}" in there
+    tuned = [variant for variant in entries.table.variants.values() if variant.window]
+    nbc = {variant.window: variant.label for variant in tuned if variant.method == "nbc"}
+    pairs = [
+        (nbc[variant.window], variant.label) for variant in tuned if variant.method != "nbc" and variant.window in nbc
     ]
-    if not methods:
+    if not pairs:
         return None
-    parts = [judge(text, name, _reached(entries.compare(name, methods))) for name, text in EASIER.items()]
+    parts = [judge(text, name, _reached(entries.compare(name, pairs))) for name, text in EASIER.items()]
     text = "At similar test accuracy, NBC gives networks that are easier to verify than those of the other methods"
     return Claim("RQ3", text, entries.table.name, parts)
 
@@ -102,10 +121,11 @@ def _reached(pairs: list[Comparison]) -> list[Comparison]:
 
 
 def _gamma(entries: _Entries) -> Claim | None:
-    there = [name for name in GAMMAS if name in entries.methods]
-    if not there:
+    labels = entries.labels_by_setting("gamma")
+    if not labels:
         return None
-    missing = [name for name in GAMMAS if name not in there]
+    missing = [f"gamma={gamma}" for gamma in GAMMAS if gamma not in labels]
+    there = [labels[gamma] for gamma in GAMMAS if gamma in labels]
     steps = [(later, earlier) for earlier, later in combinations(there, 2)]
     accuracy, stable = (entries.compare(name, steps) for name in ("test_acc_percent", "stable_percent"))
     parts = [
@@ -117,25 +137,24 @@ def _gamma(entries: _Entries) -> Claim | None:
 
 
 def _beta(entries: _Entries) -> Claim | None:
-    there = sorted(
-        (method for method in entries.methods if method.startswith("beta=")),
-        key=lambda method: float(method.removeprefix("beta=")),
-    )
-    if not there:
+    labels = {
+        float(beta): label for beta, label in entries.labels_by_setting("beta").items() if isinstance(beta, int | float)
+    }
+    if not labels:
         return None
-    missing = ["a second β"] if len(there) < 2 else []
-    steps = [(later, earlier) for earlier, later in combinations(there, 2)]
-    parts = [judge(text, name, entries.compare(name, steps), missing) for name, text in EASIER.items()]
+    steps = [(labels[larger], labels[smaller]) for smaller, larger in combinations(sorted(labels), 2)]
+    parts = [judge(text, name, entries.compare(name, steps)) for name, text in EASIER.items()]
     accuracy = entries.compare("test_acc_percent", steps)
-    parts.append(judge("accuracy falls", "test_acc_percent", accuracy, missing, expect_worse=True))
+    parts.append(judge("accuracy falls", "test_acc_percent", accuracy, expect_worse=True))
     return Claim("β", "A larger β makes networks easier to verify and lowers accuracy", entries.table.name, parts)
 
 
 def _sabr(entries: _Entries) -> Claim | None:
-    if not {"sabr", "nbc"} <= set(entries.methods):
+    there = entries.labels_by_method()
+    if not {"sabr", "nbc"} <= set(there):
         return None
     said = {"test_acc_percent": "accuracy is higher", "unsat_percent": "more properties are proved"}
-    parts = [judge(text, name, entries.compare(name, [("nbc", "sabr")])) for name, text in said.items()]
+    parts = [judge(text, name, entries.compare(name, [(there["nbc"], there["sabr"])])) for name, text in said.items()]
     text = "NBC gives higher accuracy than SABR, and more properties are proved"
     return Claim("SABR", text, entries.table.name, parts)
 

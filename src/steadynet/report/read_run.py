@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from steadynet.experiments.variants import Variant
 from steadynet.report.records import Run
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification.verdicts import Row, read_rows
 
 
-def read_run(folder: RunDirectory, name: str, dataset: str, model: str, method: str, seed: int) -> Run:
+def read_run(folder: RunDirectory, name: str, dataset: str, model: str, variant: Variant, seed: int) -> Run:
     """Read the metrics and the verdicts of a run, which has these names in the report."""
-    return Run(folder, name, dataset, model, method, seed, folder.read_metrics(), _of_one_verifier(read_rows(folder)))
+    return Run(folder, name, dataset, model, variant, seed, folder.read_metrics(), _of_one_verifier(read_rows(folder)))
 
 
 def _of_one_verifier(rows: list[Row]) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steadynet.experiments.table import TableRow
+from steadynet.experiments.variants import Variant
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.verdicts import Row
@@ -21,10 +22,15 @@ class Run:
     name: str
     dataset: str
     model: str
-    method: str
+    variant: Variant
     seed: int
     epochs: list[EpochMetrics]
     verdicts: list[Row]
+
+    @property
+    def label(self) -> str:
+        """The name of its method in tables and figures."""
+        return self.variant.label
 
 
 @dataclass(frozen=True, eq=False)

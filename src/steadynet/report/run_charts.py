@@ -39,13 +39,13 @@ def _by_model(experiment: Experiment) -> dict[str, list[Run]]:
 
 
 def _looks(runs: Sequence[Run]) -> dict[str, Style]:
-    return styles([run.method for run in runs])
+    return styles([run.variant for run in runs])
 
 
 def _name(run: Run, runs: Sequence[Run]) -> str:
     """The method, with the seed if the method was trained with several."""
-    seeds = {other.seed for other in runs if other.method == run.method}
-    return run.method if len(seeds) < 2 else f"{run.method}, seed {run.seed}"
+    seeds = {other.seed for other in runs if other.label == run.label}
+    return run.label if len(seeds) < 2 else f"{run.label}, seed {run.seed}"
 
 
 def _cactus(experiment: Experiment) -> Chart | None:
@@ -53,7 +53,7 @@ def _cactus(experiment: Experiment) -> Chart | None:
     for model, runs in _by_model(experiment).items():
         looks = _looks(runs)
         for eps in sorted({row.eps for run in runs for row in run.verdicts}):
-            series = [_decided(run, eps, looks[run.method], _name(run, runs)) for run in runs]
+            series = [_decided(run, eps, looks[run.label], _name(run, runs)) for run in runs]
             title, drawable = f"{model}, ε {radius(eps)}", [curve for curve in series if curve.has_values]
             panels.append(Panel(title, "seconds per property", "decided properties", Kind.STEPS, drawable, log_x=True))
     note = "How many properties are decided (proved or refuted) within the given time each. Higher and further to the "
@@ -79,7 +79,7 @@ def _layers(experiment: Experiment, layers: Mapping[str, LayerShares]) -> Chart 
         bounds |= {f"{layers[run.name].method} on {layers[run.name].images} test images" for run in shown}
         for eps in sorted({eps for run in shown for eps in layers[run.name].shares}):
             series = [
-                _layer_bars(layers[run.name], eps, looks[run.method], _name(run, runs))
+                _layer_bars(layers[run.name], eps, looks[run.label], _name(run, runs))
                 for run in shown
                 if eps in layers[run.name].shares
             ]
@@ -100,7 +100,7 @@ def _training(experiment: Experiment) -> Chart | None:
         trained = [run for run in runs if run.epochs][:MAX_CURVES]
         looks = _looks(trained)
         for label, value, is_percent in CURVES:
-            curves = [_curve(run, value, looks[run.method], _name(run, runs)) for run in trained]
+            curves = [_curve(run, value, looks[run.label], _name(run, runs)) for run in trained]
             drawable = [curve for curve in curves if curve.has_values]
             title = f"{model}: {label}"
             panels.append(Panel(title, "epoch", label, Kind.LINES, drawable, percent=is_percent))

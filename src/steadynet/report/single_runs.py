@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from steadynet.experiments.table import TableRow
+from steadynet.experiments.variants import Variant
 from steadynet.report.read_run import read_run, verification_facts
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.directory import RunDirectory
@@ -26,19 +27,19 @@ def read_single_runs(folders: Iterable[Path]) -> list[Experiment]:
 def _read(folder: RunDirectory) -> Run:
     config = folder.read_config()
     name, dataset, model = folder.path.resolve().name, Path(config.data).name, Path(config.model).name
-    return read_run(folder, name, dataset, model, config.method, config.seed)
+    return read_run(folder, name, dataset, model, Variant.plain(config.method), config.seed)
 
 
 def _distinct(runs: list[Run]) -> list[Run]:
     """Add the folder's name to the method where two runs have the same network, method and seed."""
-    alike = Counter((run.dataset, run.model, run.method, run.seed) for run in runs)
+    alike = Counter((run.dataset, run.model, run.label, run.seed) for run in runs)
     names = Counter(run.name for run in runs)
     result = []
     for run in runs:
-        if alike[run.dataset, run.model, run.method, run.seed] > 1:
+        if alike[run.dataset, run.model, run.label, run.seed] > 1:
             parent = run.folder.path.resolve().parent.name
             name = run.name if names[run.name] == 1 else f"{parent}/{run.name}"
-            result.append(replace(run, name=name, method=f"{run.method} ({name})"))
+            result.append(replace(run, name=name, variant=replace(run.variant, label=f"{run.label} ({name})")))
         else:
             result.append(run)
     return result
@@ -56,9 +57,7 @@ def _experiment(dataset: str, runs: list[Run]) -> Experiment:
 
 def _rows(experiment: str, run: Run) -> list[TableRow]:
     """One row per metric and radius that was evaluated or verified."""
-    base = TableRow(
-        experiment, run.dataset, run.model, run.method, run.seed, "", None, None, None, None, None, run.name
-    )
+    base = TableRow(experiment, run.dataset, run.model, run.variant, run.seed, "", None, None, run=run.name)
     evaluation = read_evaluation(run.folder)
     rows = [_share(base, "test_acc_percent", evaluation.accuracy, evaluation.images)] if evaluation else []
     evaluated = {part.eps: part for part in evaluation.radii} if evaluation else {}

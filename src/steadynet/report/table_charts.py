@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.variants import Value, Variant
 from steadynet.report.charts import GREY, Chart, Kind, Panel, Series, Style, chart_of, styles
 from steadynet.report.layout import Entry, Line, Table
 from steadynet.report.metrics import Metric, radius
@@ -40,7 +43,7 @@ def _drawable(series: Iterable[Series]) -> list[Series]:
 
 
 def scores(table: Table, side: Side) -> dict[Metric, dict[str, float]]:
-    """The scores of Figure 2 of the paper, by metric and method.
+    """The scores of Figure 2 of the paper, by metric and label.
 
     For each model and radius the best method scores 100 and the others are scaled to it; times are scaled by their
     reciprocals. The scores are averaged over models and radii. A line is left out if only one method has a number, or
@@ -52,13 +55,13 @@ def scores(table: Table, side: Side) -> dict[Metric, dict[str, float]]:
             continue
         for model in table.models:
             values = {
-                method: number
-                for (its_model, method), entry in table.entries(line).items()
+                label: number
+                for (its_model, label), entry in table.entries(line).items()
                 if its_model == model and (number := side.value(entry)) is not None
             }
-            for method, score in _scaled(line.metric, values).items():
-                found.setdefault(line.metric, {}).setdefault(method, []).append(score)
-    return {metric: {method: fmean(values) for method, values in by.items()} for metric, by in found.items()}
+            for label, score in _scaled(line.metric, values).items():
+                found.setdefault(line.metric, {}).setdefault(label, []).append(score)
+    return {metric: {label: fmean(values) for label, values in by.items()} for metric, by in found.items()}
 
 
 def _scaled(metric: Metric, values: dict[str, float]) -> dict[str, float]:
@@ -70,14 +73,14 @@ def _scaled(metric: Metric, values: dict[str, float]) -> dict[str, float]:
 
 def _overview(table: Table) -> Chart | None:
     """Figure 2 of the paper: one panel for us and one for the paper, one group per metric, one bar per method."""
-    if any(mark in method for method in table.methods for mark in ("@", "=")):
-        return None
-    looks, panels = styles(table.methods), []
+    if len({variant.method for variant in table.variants.values()}) < len(table.variants):
+        return None  # a table of several variants of one method has figures of its own
+    looks, panels = styles(table.variants.values()), []
     for side in _sides(table):
         found = scores(table, side)
         names = [metric.score_label for metric in found]
         series = _drawable(
-            Series(method, names, [by.get(method) for by in found.values()], looks[method]) for method in table.methods
+            Series(label, names, [by.get(label) for by in found.values()], looks[label]) for label in table.labels
         )
         panels.append(Panel(side.name, "", "score (best = 100)", Kind.BARS, series, percent=True))
     note = "As in Figure 2 of the paper: for each model and radius the best method scores 100 and the others are "
@@ -87,11 +90,11 @@ def _overview(table: Table) -> Chart | None:
 
 def _similar_accuracy(table: Table) -> Chart | None:
     """Figure 3 of the paper: one panel per metric, one group per model and accuracy window, one bar per method."""
-    windows = list(dict.fromkeys(method.partition("@")[2] for method in table.methods if "@" in method))
+    windows = list(dict.fromkeys(variant.window for variant in table.variants.values() if variant.window))
     if not windows:
         return None
-    methods = list(dict.fromkeys(method.partition("@")[0] for method in table.methods))
-    looks = styles(methods)
+    methods = list(dict.fromkeys(variant.method for variant in table.variants.values()))
+    looks = styles(map(Variant.plain, methods))
     panels = [
         Panel(
             f"{line.metric.label}, {side.name}",
@@ -109,20 +112,24 @@ def _similar_accuracy(table: Table) -> Chart | None:
     return chart_of(f"{table.name}-bars", "Similar accuracy", table.title, panels, note, across=2)
 
 
-def _window_bars(table: Table, line: Line, method: str, windows: list[str], side: Side, style: Style) -> Series:
-    entries = table.entries(line)
-    names, numbers = [], []
+def _window_bars(
+    table: Table, line: Line, method: str, windows: list[AccuracyWindow], side: Side, style: Style
+) -> Series:
+    entries, names, numbers = table.entries(line), [], []
+    labels = {variant.window: variant.label for variant in table.variants.values() if variant.method == method}
     for model in table.models:
         for window in windows:
-            entry = entries.get((model, f"{method}@{window}")) or entries.get((model, method))
-            names.append(f"{model}, {window}")
+            label = labels.get(window) or labels.get(None)
+            entry = entries.get((model, label)) if label else None
+            names.append(f"{model}, {window.low:g}-{window.high:g}")
             numbers.append(side.value(entry) if entry else None)
     return Series(method, names, numbers, style)
 
 
 def _by_radius(table: Table) -> Chart | None:
     """UNSAT % and Stable % over ε: one panel per model and metric, one line per method, the paper's lines faint."""
-    if any("=" in method for method in table.methods):
+    alike = Counter((variant.method, variant.window) for variant in table.variants.values())
+    if max(alike.values()) > 1:  # a sweep over a setting
         return None
     panels = []
     for model in table.models:
@@ -135,7 +142,7 @@ def _by_radius(table: Table) -> Chart | None:
 
 
 def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
-    looks, series = styles(table.methods), []
+    looks, series = styles(table.variants.values()), []
     x = [line.eps or 0.0 for line in lines]
     for column in table.columns:
         if column[0] == model:
@@ -164,15 +171,15 @@ def _pareto(table: Table) -> Chart | None:
 
 
 def _pareto_panel(table: Table, accuracy: Line, proved: Line) -> Panel:
-    looks, several = styles(table.methods), len(table.models) > 1
+    looks, several = styles(table.variants.values()), len(table.models) > 1
     points = [
         (column, across.value, up.value)
         for column, across, up in zip(table.columns, accuracy.entries, proved.entries, strict=True)
         if across.value is not None and up.value is not None
     ]
     series = [
-        Series(method, [x], [y], looks[method], [f"{model}, {method}"], labels=[model if several else method])
-        for (model, method), x, y in points
+        Series(label, [x], [y], looks[label], [f"{model}, {label}"], labels=[model if several else label])
+        for (model, label), x, y in points
     ]
     front = pareto_front([(x, y) for _, x, y in points])
     if len(front) > 1:
@@ -196,34 +203,40 @@ def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, flo
 
 def _beta(table: Table) -> Chart | None:
     """The sweep over β: one panel per model and metric, with our line and the paper's."""
-    values = {method: float(method.removeprefix("beta=")) for method in table.methods if method.startswith("beta=")}
+    values = {label: float(beta) for label, beta in _swept(table, "beta").items() if isinstance(beta, int | float)}
     order = dict(sorted(values.items(), key=lambda item: item[1]))
-    panels = _sweep(table, "β", Kind.LINES, order, styles(["nbc", "natural"]))
+    panels = _sweep(table, "β", Kind.LINES, order, styles(map(Variant.plain, ("nbc", "natural"))))
     return chart_of(f"{table.name}-sweep", "Sweep over β", table.title, panels)
 
 
 def _gamma(table: Table) -> Chart | None:
     """The choices of γ: one panel per model and metric, one group per choice, with our bar and the paper's."""
-    names = {method: method.removeprefix("gamma=") for method in table.methods if method.startswith("gamma=")}
-    panels = _sweep(table, "γ", Kind.BARS, names, styles(["nbc", "trades"]))
+    names = {label: str(gamma) for label, gamma in _swept(table, "gamma").items()}
+    panels = _sweep(table, "γ", Kind.BARS, names, styles(map(Variant.plain, ("nbc", "trades"))))
     return chart_of(f"{table.name}-sweep", "Choices of γ", table.title, panels)
+
+
+def _swept(table: Table, name: str) -> dict[str, Value]:
+    """The values of a setting by label, if a method has several."""
+    found = {variant.label: variant.settings[name] for variant in table.variants.values() if name in variant.settings}
+    return found if len(set(found.values())) > 1 else {}
 
 
 def _sweep(
     table: Table, x_label: str, kind: Kind, positions: Mapping[str, float | str], looks: Mapping[str, Style]
 ) -> list[Panel]:
-    """One panel per model and metric. ``positions`` says where each method stands on the x axis.
+    """One panel per model and metric. ``positions`` says where each label stands on the x axis.
 
     Our numbers have the first of the two ``looks``, the paper's the second.
     """
     panels = []
     for model in table.models:
-        methods = [method for method in positions if (model, method) in table.columns]
-        x = [positions[method] for method in methods]
+        labels = [label for label in positions if (model, label) in table.columns]
+        x = [positions[label] for label in labels]
         for line in table.lines:
             entries, series = table.entries(line), []
             for side, look in zip((OURS, PAPER), looks.values(), strict=True):
-                y = [side.value(entries[model, method]) for method in methods]
+                y = [side.value(entries[model, label]) for label in labels]
                 series.append(Series(side.name, x, y, look, faint=side is PAPER and kind is Kind.LINES))
             label = line.metric.label
             panels.append(Panel(f"{model}: {label}", x_label, label, kind, _drawable(series)))

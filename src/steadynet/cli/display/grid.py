@@ -117,7 +117,7 @@ def show_table(title: str, rows: Sequence[TableRow]) -> None:
             part = [row for row in own if row.metric.endswith(DELTA) == differences]
             if not differences or any(row.value is not None for row in part):  # else what to compare with is not there
                 _show_part(f"{title}: {model} on {data}{_what(part, differences)}", part)
-    for row in dict.fromkeys((row.model, row.method) for row in rows if row.note == MISSED):
+    for row in dict.fromkeys((row.model, row.label) for row in rows if row.note == MISSED):
         console.print(f"{row[0]} by {row[1]}: {MISSED}", soft_wrap=True)
 
 
@@ -132,14 +132,14 @@ def _what(rows: Sequence[TableRow], differences: bool) -> str:
 
 def _show_part(title: str, rows: Sequence[TableRow]) -> None:
     """One table, or several where the screen is too narrow for all methods."""
-    numbers, methods = summarised(rows), list(dict.fromkeys(row.method for row in rows))
+    numbers, labels = summarised(rows), list(dict.fromkeys(row.label for row in rows))
     columns = max(1, (console.width - ROOM_FOR_NAMES) // ROOM_FOR_CELL)
     lines = list(dict.fromkeys((row.metric, row.eps, row.model) for row in sorted(rows, key=_order)))
-    for start in range(0, len(methods), columns):
-        part = methods[start : start + columns]
+    for start in range(0, len(labels), columns):
+        part = labels[start : start + columns]
         cells = []
         for metric, eps, model in lines:
-            found = [_cell(numbers.get((model, method, metric, eps)), metric) for method in part]
+            found = [_cell(numbers.get((model, label, metric, eps)), metric) for label in part]
             cells.append([_radius(eps), _metric(metric), *found])
         table(title, ["ε", "", *part], cells)
 
