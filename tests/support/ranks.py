@@ -70,12 +70,14 @@ def as_rank(number: int, count: int, port: int, target, *arguments) -> None:
 
 
 def finish_ranks(
-    arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line, start=start
+    arguments: list[str], output: Path, count: int = 2, first=command_line, others=command_line, start_first=start
 ) -> list[int | None]:
-    """The exit codes of the processes of one training; what process n says is in ``output-n``."""
+    """Run the processes of one training and return their exit codes; process n prints into ``output-n``."""
     port = free_port()
     processes = [
-        start(as_rank, number, count, port, others if number else first, arguments, Path(f"{output}-{number}"))
+        (start if number else start_first)(
+            as_rank, number, count, port, others if number else first, arguments, Path(f"{output}-{number}")
+        )
         for number in range(count)
     ]
     for process in processes:
@@ -86,9 +88,9 @@ def finish_ranks(
     return [process.exitcode for process in processes]
 
 
-def killed_in_step(arguments: list[str], output: Path) -> None:
-    """``steadynet``, killed in the second step."""
-    original, steps = training._step, iter(range(1))
+def killed_in_step(arguments: list[str], output: Path, number: int = 2) -> None:
+    """``steadynet``, killed by itself at the beginning of a step; the first step is number 1."""
+    original, steps = training._step, iter(range(number - 1))
 
     def step(*given):
         if next(steps, None) is None:

@@ -31,21 +31,24 @@ class TrainingSettings:
 
     data: str = setting("digits", "a data set's name, or the path of your own .npz file")
     model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
-    method: str = setting("nbc", "a training method; + joins a regulariser: trades+nbc")
+    method: str = setting("nbc", "the training method; + joins a regulariser, as in trades+nbc")
     eps: float = setting(0.3, "the radius trained for, in pixels of [0, 1]; fractions such as 8/255 are fine")
     epochs: int = setting(20, "passes over the training data")
-    phases: str | None = setting(None, "instead of method and epochs: 'rs:200 rs+nbc:200'")
-    batch_size: int = setting(128, "images a step")
+    phases: str | None = setting(None, "several methods in turn, instead of method and epochs: 'rs:200 rs+nbc:200'")
+    batch_size: int = setting(128, "images per step")
     lr: float | None = setting(
-        None, "learning rate of Adam; unless given, the method's own, else 1e-4, or 1e-5 on CIFAR-10"
+        None, "learning rate of Adam; unless given, that of the method's authors, otherwise 1e-4, or 1e-5 on CIFAR-10"
     )
     schedule: Literal["constant", "one-cycle", "drops"] | None = setting(
-        None, "how the learning rate moves: constant unless given, drops for certified methods"
+        None, "how the learning rate changes: constant unless given, drops for certified methods"
     )
     drops: tuple[float, ...] | None = setting(
-        None, "shares of the training after each of which schedule 'drops' leaves a fifth of the rate"
+        None, "for schedule 'drops': after each of these shares of the training, the learning rate falls to a fifth"
     )
-    hold: float | None = setting(None, "epochs at ε = 0, before it rises; a 70th of all for certified methods")
+    hold: float | None = setting(
+        None,
+        "epochs at ε = 0 before it rises; 0 unless given, 1/70 of all (CIFAR-10: 1/160) for certified methods",
+    )
     warmup: float | None = setting(
         None,
         "epochs over which ε rises from 0; 0 unless given, half for rs, 20/70 (CIFAR-10: half) for certified methods",
@@ -54,15 +57,18 @@ class TrainingSettings:
         None, "how ε rises: linear unless given, smooth (t⁴ for a quarter, then linear) for certified methods"
     )
     gradient_clip: float | None = setting(
-        None, "largest norm of the gradient, 0 for no limit; 10 for certified methods"
+        None, "largest norm of the gradient; 0, which means no limit, unless given, 10 for certified methods"
     )
     initialisation: Literal["default", "ibp"] | None = setting(
-        None, "first weights: PyTorch's, or those that keep intervals from growing, for certified methods"
+        None,
+        "initial weights: PyTorch's unless given; ibp, which keeps interval bounds narrow, for certified methods",
     )
-    validation: float = setting(0.1, "share of the training images held out")
-    train_images: int | None = setting(None, "train on the first N of the others only")
-    normalise: bool = setting(False, "normalise by the training images' statistics, as the network's first layer")
-    seed: int = setting(0, "seed of weights, order, attacks and the validation split")
+    validation: float = setting(0.1, "share of the training images that is held out for validation")
+    train_images: int | None = setting(None, "train only on the first N of the remaining images")
+    normalise: bool = setting(
+        False, "make the network's first layer normalise pixels by the statistics of the training images"
+    )
+    seed: int = setting(0, "seed of the initial weights, the order of images, attacks and the validation split")
     init: str | None = setting(None, "start from the weights of this run")
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where to train")
     threads: int | None = setting(None, "CPU threads; all cores unless given")
