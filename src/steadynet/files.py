@@ -60,7 +60,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
-        raise UserError(f"{path} is damaged: move it away, and it is made anew") from error
+        raise UserError(f"{path} is damaged: move it away, and it will be written again") from error
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -82,7 +82,7 @@ def read_record(path: Path, kind: type[Record]) -> Record:
     try:
         return record_from(kind, content)
     except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): move it away, and it is made anew") from error
+        raise UserError(f"{path} is damaged ({error}): move it away, and it will be written again") from error
 
 
 def record_from(kind: type[Record], content: object, place: str = "") -> Record:

@@ -30,7 +30,7 @@ class Batch:
         labels: Their labels y, (batch,); None for objectives that need no labels.
         radius: The radius that is trained for now.
         share: The radius as a share of the one trained for in the end: less than 1 while it rises.
-        live: The graph of the network, kept from batch to batch; made anew unless given.
+        live: The graph of the network, kept from batch to batch. Unless given, the network is traced for this batch.
         total: Turns a sum over these images into the sum over the whole batch, if several processes share the batch.
             A term that is not a plain mean over images must sum through it.
 

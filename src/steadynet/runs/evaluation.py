@@ -44,7 +44,7 @@ class Evaluation:
         images: How many images were attacked.
         accuracy: The share of images that get their label, without attack.
         pgd_steps: Steps of the attack.
-        pgd_restarts: How often the attack started anew.
+        pgd_restarts: How many times the attack ran, each time from another random start.
         radii: One record per radius.
         accuracy_images: How many images ``accuracy`` was measured on, if these were others than the attacked ones.
         other_attacks: The same measurements with other numbers of attack steps.
@@ -160,7 +160,7 @@ def evaluate(
         images: Labelled images. Unless given, the test images of the data set that the network was trained on.
         radii: One radius or several. Unless given, the radius that the network was trained for.
         pgd_steps: Steps of the attack.
-        restarts: How often the attack starts anew.
+        restarts: How many times the attack runs, each time from another random start.
         on_images: Called after each batch with the number of images attacked, for a progress bar.
 
     Returns:
