@@ -239,7 +239,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, cache, monkeypatch, inter
 
 def test_a_killed_download_leaves_nothing(server, cache, tmp_path):
     fetch = f"t.tiny(t.download('{server}/stalled/')).fetch(lambda *_: print('on', flush=True))"
-    code = f"import test_data_fetch as t; {fetch}"
+    code = f"import test_fetch as t; {fetch}"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     command = [sys.executable, "-c", code]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}) as child:
