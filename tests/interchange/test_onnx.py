@@ -21,7 +21,8 @@ from steadynet.bounds import UnsupportedNetworkError, crown_bounds, graph_of, in
 from steadynet.errors import UserError
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Interval, Pad, Permute, Take
+from steadynet.graph.operations import Interval
+from steadynet.graph.rearrangements import Pad, Permute, Take
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.verification.properties import Properties, Verdict

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Affine, Concat, Interval, Operation, Pad, Permute, ReLU, Reshape, Sum
+from steadynet.graph.operations import Affine, Interval, Operation, ReLU, Sum
 from steadynet.graph.pooling import AveragePool
+from steadynet.graph.rearrangements import Concat, Pad, Permute, Reshape
 from steadynet.networks.input_gradient import like_layout
 
 _LINEAR_AND_MONOTONE = (Reshape, Permute, Pad, Concat, Sum, AveragePool)

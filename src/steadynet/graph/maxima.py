@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Operation, ReLU, Reshape, Scale, Shape, Sum, Take
+from steadynet.graph.operations import Operation, ReLU, Scale, Shape, Sum
 from steadynet.graph.pooling import MaxPool
+from steadynet.graph.rearrangements import Reshape, Take
 
 
 def has_maxima(graph: Graph) -> bool:

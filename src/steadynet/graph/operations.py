@@ -1,15 +1,15 @@
 """The operations for which bounds are known.
 
-A network becomes a :class:`~steadynet.graph.graph.Graph` of these operations (:mod:`steadynet.graph.pooling` holds the
-poolings). Each one is a class of a few lines that says what it computes at a point, which interval it maps a box to
-and, if it is linear, what its transpose is. The first axis of every tensor is the batch. The weights are those of the
-network itself, not copies, so certified training sends gradients through these rules.
+A network becomes a :class:`~steadynet.graph.graph.Graph` of these operations (:mod:`steadynet.graph.pooling` and
+:mod:`steadynet.graph.rearrangements` hold some of them). Each one is a class of a few lines that says what it computes
+at a point, which interval it maps a box to, how it rounds and, if it is linear, what its transpose is. The first axis
+of every tensor is the batch. The weights are those of the network itself, not copies, so certified training sends
+gradients through these rules.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -153,9 +153,9 @@ class Convolution(Affine):
 
     weight: Tensor
     bias: Tensor | None
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
+    stride: Pair
+    padding: Pair
+    dilation: Pair
     groups: int
 
     def apply(self, *inputs: Tensor) -> Tensor:
@@ -244,93 +244,3 @@ class Sum(Monotone):
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows, rows]
-
-
-@dataclass(frozen=True)
-class Concat(Monotone):
-    """Tensors side by side along an axis other than the batch."""
-
-    axis: int
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return torch.cat(inputs, self.axis)
-
-    def rounding(self, *largest: Tensor) -> None:
-        return None
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        axis = self.axis % rows.dim()
-        return list(rows.split([shape[axis - 1] for shape in shapes], axis))
-
-
-@dataclass(frozen=True)
-class Reshape(Monotone):
-    """A tensor in another shape; ``shape`` does not count the batch."""
-
-    shape: tuple[int, ...]
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].reshape(inputs[0].shape[0], *self.shape)
-
-    def rounding(self, *largest: Tensor) -> None:
-        return None
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        return [rows.reshape(len(rows), *shapes[0])]
-
-
-@dataclass(frozen=True)
-class Permute(Monotone):
-    """The axes in another order: output axis i is input axis ``order[i]``. The batch stays first and is not counted."""
-
-    order: tuple[int, ...]
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].permute(0, *(axis + 1 for axis in self.order)).contiguous()
-
-    def rounding(self, *largest: Tensor) -> None:
-        return None
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        back = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return [Permute(tuple(back)).apply(rows)]
-
-
-@dataclass(frozen=True)
-class Take(Monotone):
-    """The elements at ``positions`` along an axis other than the batch, as slices and gathers take them."""
-
-    axis: int
-    positions: tuple[int, ...]
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return inputs[0].index_select(self.axis, self._index(inputs[0]))
-
-    def rounding(self, *largest: Tensor) -> Rounding | None:
-        repeated = max(Counter(self.positions).values())  # transposed, these are added up
-        return Rounding(self.apply(largest[0]), 0, repeated) if repeated > 1 else None
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        whole = torch.zeros(len(rows), *shapes[0], dtype=rows.dtype, device=rows.device)
-        return [whole.index_add(self.axis, self._index(rows), rows)]
-
-    def _index(self, like: Tensor) -> Tensor:
-        return torch.tensor(self.positions, device=like.device)
-
-
-@dataclass(frozen=True)
-class Pad(Monotone):
-    """Zeros around a tensor: how many before and after along each axis, without the batch."""
-
-    widths: tuple[tuple[int, int], ...]
-
-    def apply(self, *inputs: Tensor) -> Tensor:
-        return F.pad(inputs[0], [width for widths in reversed(self.widths) for width in widths])
-
-    def rounding(self, *largest: Tensor) -> None:
-        return None
-
-    def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        for axis, ((before, _), length) in enumerate(zip(self.widths, shapes[0], strict=True), 1):
-            rows = rows.narrow(axis, before, length)
-        return [rows]

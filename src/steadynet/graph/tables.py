@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steadynet.graph.operations import Convolution, Dense, Operation, Pad, Pair, ReLU, Scale
+from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU, Scale
 from steadynet.graph.pooling import AveragePool, MaxPool
+from steadynet.graph.rearrangements import Pad
 
 Shape = tuple[int, ...]
 Range = tuple[float | None, float | None]

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Concat, Operation, Permute, ReLU, Reshape, Scale, Sum
+from steadynet.graph.operations import Operation, ReLU, Scale, Sum
+from steadynet.graph.rearrangements import Concat, Permute, Reshape
 from steadynet.graph.tables import (
     ADDITIONS,
     CLIPPING_MODULES,

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Dense, Operation, Permute, Reshape, Scale, Shape
+from steadynet.graph.operations import Dense, Operation, Scale, Shape
+from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.interchange.onnx.files import UnsupportedError
 
 MAX_NUMBERS = 2**27  # in all values and in all constants that are computed while reading

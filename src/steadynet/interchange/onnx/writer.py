@@ -17,21 +17,9 @@ from torch import Tensor, nn
 from steadynet.errors import UserError, one_line
 from steadynet.files import write_atomically
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import (
-    Concat,
-    Convolution,
-    Dense,
-    Operation,
-    Pad,
-    Permute,
-    ReLU,
-    Reshape,
-    Scale,
-    Shape,
-    Sum,
-    Take,
-)
+from steadynet.graph.operations import Convolution, Dense, Operation, ReLU, Scale, Shape, Sum
 from steadynet.graph.pooling import AveragePool, MaxPool
+from steadynet.graph.rearrangements import Concat, Pad, Permute, Reshape, Take
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.networks.evaluation_mode import evaluation_mode

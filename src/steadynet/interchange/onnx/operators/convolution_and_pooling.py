@@ -9,8 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.graph.operations import Convolution, Pad, Pair, ReLU, Shape
+from steadynet.graph.operations import Convolution, Pair, ReLU, Shape
 from steadynet.graph.pooling import AveragePool, MaxPool
+from steadynet.graph.rearrangements import Pad
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from steadynet.graph.operations import Concat, Pad, Take
+from steadynet.graph.rearrangements import Concat, Pad, Take
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue, without_batch
 from steadynet.interchange.onnx.node import Array, OnnxNode, float_tensor, non_negative_axis
