@@ -137,7 +137,7 @@ _PROCESSES.set_forkserver_preload(
     [
         "steadynet.cli.display.training",
         "steadynet.training.loop",
-        "steadynet.cli.display.grid",
+        "steadynet.cli.display.experiment",
         "steadynet.experiments.jobs",
         "torch._dynamo",  # Adam imports that one
     ]

@@ -66,7 +66,8 @@ def _seed(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from steadynet.cli.display.grid import GridDisplay, show_failures, show_table
+    from steadynet.cli.display.experiment import ExperimentDisplay, show_failures
+    from steadynet.cli.display.grid_table import show_table
     from steadynet.cli.display.terminal import console
     from steadynet.experiments.directory import ExperimentDirectory
     from steadynet.experiments.grid import names, read_grid
@@ -75,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     grid = read_grid(arguments.experiment, arguments.scale or ("laptop" if arguments.experiment in names() else None))
     out = Path(arguments.out or Path("experiments") / f"{grid.name}-{grid.scale}")
     try:
-        with terminated_as_by_ctrl_c(), GridDisplay(grid.title) as display:
+        with terminated_as_by_ctrl_c(), ExperimentDisplay(grid.title) as display:
             outcome = reproduce(
                 grid,
                 out,

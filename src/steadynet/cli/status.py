@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display.grid import show_status
+    from steadynet.cli.display.experiment import show_status
     from steadynet.experiments.directory import ExperimentDirectory, experiments_below
     from steadynet.experiments.status import read_status
 

@@ -58,3 +58,14 @@ def seconds(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f} s"
+
+
+def duration(seconds: float) -> str:
+    """Write a longer time in the unit that suits it.
+
+    >>> [duration(seconds) for seconds in (8, 90, 7300)]
+    ['8 s', '2 min', '2.0 h']
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

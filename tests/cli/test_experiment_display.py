@@ -1,19 +1,21 @@
-"""What is seen of a grid: where nobody watches a line for each task that ends, and what runs; its tables."""
+"""The display of an experiment: plain lines where there is no terminal, the time left, and its tables."""
 
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import pytest
 
-from steadynet.cli.display import grid as grid_display
-from steadynet.cli.display.grid import GridDisplay, show_table
+from steadynet.cli.display import experiment as experiment_display
+from steadynet.cli.display.experiment import STATES, ExperimentDisplay
+from steadynet.cli.display.grid_table import show_table
 from steadynet.experiments import status as status_module
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow
-from steadynet.experiments.tasks import EvaluateJob, Event, Task, TrainJob
+from steadynet.experiments.tasks import EvaluateJob, Event, State, Task, TrainJob
 from steadynet.experiments.variants import Variant
 
 NAMES = ("one", "other")
@@ -24,7 +26,7 @@ def lines_of(tmp_path, capsys, *events):
     for name in NAMES:
         plan.add(Task(name, TrainJob(name), label=f"M1 {name}: train"), False)
     status = StatusFile(ExperimentDirectory(tmp_path), "grid", plan)
-    with GridDisplay("A grid") as display:
+    with ExperimentDisplay("A grid") as display:
         display.on_start(plan, status)
         for event in events:
             status.record(event)
@@ -34,9 +36,13 @@ def lines_of(tmp_path, capsys, *events):
     return said.err.splitlines()
 
 
+def test_every_state_is_shown():
+    assert set(STATES) == set(get_args(State))
+
+
 def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(grid_display, "SAY_EVERY", -1.0)
-    monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
+    monkeypatch.setattr(experiment_display, "LINE_INTERVAL", -1.0)
+    monkeypatch.setattr(experiment_display, "BAR_INTERVAL", -1.0)
     running = [Event(name, "running", done, 4, "epoch 1/4") for name in NAMES for done in (0, 1)]
     lines = lines_of(tmp_path, capsys, *running, Event("one", "done"))
     assert lines[1].startswith("0/2 running M1 one: train 25 %")
@@ -45,7 +51,7 @@ def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkey
 
 
 def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(grid_display, "MOVE_EVERY", -1.0)
+    monkeypatch.setattr(experiment_display, "BAR_INTERVAL", -1.0)
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
 
 
@@ -54,7 +60,7 @@ def after(tmp_path, monkeypatch, total, *reports):
     monkeypatch.setattr(status_module, "WRITE_EVERY", -1.0)
     plan = Plan()
     plan.add(Task("one", EvaluateJob("one", "digits", (), ())), False)
-    status, display = StatusFile(ExperimentDirectory(tmp_path), "grid", plan), GridDisplay("A grid")
+    status, display = StatusFile(ExperimentDirectory(tmp_path), "grid", plan), ExperimentDisplay("A grid")
     display.on_start(plan, status)
     display.on_event(Event("one", "running"))
     for when, done in reports:
