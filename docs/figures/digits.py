@@ -28,7 +28,7 @@ SHOWN_RADIUS = 0.1  # of the counterexample
 
 
 def measured(runs: Path, method: str) -> dict[str, Any]:
-    """Stable shares and verdicts of one network, a number a radius."""
+    """Stable shares and verdicts of one network, one number per radius."""
     trained = load_trained(runs / method)
     test = trained.data().test
     index = test.first_of_each_class(IMAGES)
