@@ -123,7 +123,7 @@ class LowerBound:
 def rounded_down(bound: Tensor, dtype: torch.dtype) -> Tensor:
     """The largest numbers of this precision that are not above the bounds."""
     rounded = bound.to(dtype)
-    return torch.where(rounded > bound, torch.nextafter(rounded, rounded.new_tensor(-torch.inf)), rounded)
+    return torch.where(rounded > bound, torch.nextafter(rounded, torch.full_like(rounded, -torch.inf)), rounded)
 
 
 @dataclass

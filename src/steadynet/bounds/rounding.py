@@ -102,7 +102,7 @@ class NetworkRounding:
 
     def errors_of_pass(self, dtype: torch.dtype) -> PassErrors:
         """What a backward pass in this precision has to subtract."""
-        errors, underflow = {}, torch.zeros((), dtype=torch.float64)
+        errors, underflow = {}, torch.zeros((), dtype=torch.float64, device="cpu")
         longest = 2 * len(self.values) + max((value.numbers for value in self.values.values()), default=0)
         summed = longest * unit_roundoff(torch.float64) if longest < LONGEST_SUM else torch.inf
         for position, value in self.values.items():

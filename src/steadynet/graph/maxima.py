@@ -55,7 +55,7 @@ def _expanded(
 ) -> int:
     """Add a maximum over windows, two candidates at a time: the larger is second + relu(first − second)."""
     channels, height, width = before
-    pixels = torch.arange(height * width, dtype=torch.float64).view(1, 1, height, width)
+    pixels = torch.arange(height * width, dtype=torch.float64, device="cpu").view(1, 1, height, width)
     windows = operation.candidates(pixels)[0, 0].flatten(1)  # (candidates, windows), −∞ in the padding
     windows = torch.where(windows.isfinite(), windows, windows.amax(0)).long()  # instead, a candidate twice
     flat = builder.add(f"{name} (flat)", Reshape((channels, height * width)), source)

@@ -132,12 +132,12 @@ def _solve(coefficients: Tensor, constants: Tensor, box: Interval, seconds: floa
     per_unit = scale[0] / scale[1:]  # multipliers of the rows as they were, for the margin as it was
     if status == highspy.HighsModelStatus.kInfeasible:
         found = solver.getDualRay()[2]  # type: ignore[attr-defined]
-        ray = torch.zeros(program.num_row_, dtype=torch.float64) if found is None else torch.tensor(np.array(found))
-        lengths = torch.tensor(_RAY_LENGTHS, dtype=torch.float64)[:, None]
+        ray = torch.from_numpy(np.zeros(program.num_row_) if found is None else np.array(found))
+        lengths = torch.tensor(_RAY_LENGTHS, dtype=torch.float64, device="cpu")[:, None]
         return _Solution((box.lower + box.upper) / 2, lengths * ray.clamp_min(0) * per_unit)
     if status != highspy.HighsModelStatus.kOptimal:
         return None
     solution = solver.getSolution()
-    duals = torch.tensor(np.array(solution.row_dual), dtype=torch.float64).clamp_min(0) * per_unit
-    point = torch.tensor(np.array(solution.col_value), dtype=torch.float64)
+    duals = torch.from_numpy(np.array(solution.row_dual)).clamp_min(0) * per_unit
+    point = torch.from_numpy(np.array(solution.col_value))
     return _Solution(torch.minimum(torch.maximum(point, box.lower), box.upper), duals[None])
