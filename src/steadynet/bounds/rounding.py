@@ -47,6 +47,7 @@ class ValueRounding:
         size: (properties, channels) or (properties, \\*shape), the size of the sums that the value is computed by.
         terms: how many roundings a number of the value sees when the network is run.
         transposed_terms: how many roundings a coefficient sees when a pass goes back through the operation.
+        constants: how many roundings are in the constants of the operation.
         numbers: how many numbers the value has.
         largest_inputs: (properties,), the sum of the operation's inputs at their largest: underflow scales with it.
     """
@@ -54,6 +55,7 @@ class ValueRounding:
     size: Tensor
     terms: int
     transposed_terms: int
+    constants: int
     numbers: int
     largest_inputs: Tensor
 
@@ -87,11 +89,14 @@ class NetworkRounding:
         return replace(self, values=values)
 
     def execution_error(self, rounding: Rounding) -> Tensor | float:
-        """How far the network's own arithmetic may lie from the exact one at an operation; 0 for exact arithmetic."""
-        if self.execution.arithmetic is Arithmetic.EXACT or not rounding.terms:
+        """How far the network may lie from its graph at an operation: its own arithmetic, and the graph's constants."""
+        terms = rounding.constants
+        if self.execution.arithmetic is Arithmetic.FLOAT32 and rounding.terms:
+            terms += rounding.terms + 1
+        if not terms:
             return 0.0
-        relative = gamma(rounding.terms + 1, self.execution.dtype) * _OWN_ROUNDING
-        return relative * rounding.size + 2 * rounding.terms * underflow_unit(self.execution.dtype)
+        relative = gamma(terms, self.execution.dtype) * _OWN_ROUNDING
+        return relative * rounding.size + 2 * terms * underflow_unit(self.execution.dtype)
 
     def widened(self, value: Interval, rounding: Rounding) -> Interval:
         """An interval that an operation computed, with room for its rounding and for that of the network."""
@@ -107,7 +112,7 @@ class NetworkRounding:
         summed = longest * unit_roundoff(torch.float64) if longest < LONGEST_SUM else torch.inf
         for position, value in self.values.items():
             size = value.size.double()
-            executed = self.execution_error(Rounding(size, value.terms, value.transposed_terms))
+            executed = self.execution_error(Rounding(size, value.terms, value.transposed_terms, value.constants))
             relative = gamma(value.transposed_terms, dtype) + summed
             errors[position] = (relative * size + executed) * _OWN_ROUNDING
             per_number = (value.transposed_terms + 2) * underflow_unit(dtype)
@@ -156,6 +161,7 @@ class RoundingRecorder:
             _per_channel(size),
             0 if rounding is None else rounding.terms,
             transposed + _SLOPES_AND_SPLITS,
+            0 if rounding is None else rounding.constants,
             torch.Size(shape).numel(),
             torch.stack([known.flatten(1).sum(1, dtype=torch.float64) for known in largest]).sum(0),
         )

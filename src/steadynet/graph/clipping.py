@@ -43,4 +43,5 @@ def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
 def _scale(factor: float, shift: float, like: Tensor) -> list[Operation]:
     if (factor, shift) == (1.0, 0.0):
         return []
-    return [Scale(*(torch.tensor(number, dtype=like.dtype, device=like.device) for number in (factor, shift)))]
+    constants = [torch.tensor(number, dtype=like.dtype, device=like.device) for number in (factor, shift)]
+    return [Scale(constants[0], constants[1])]

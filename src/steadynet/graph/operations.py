@@ -126,6 +126,7 @@ class Dense(Affine):
 
     weight: Tensor
     bias: Tensor | None
+    rounded: bool = False  # whether the weights are the nearest numbers to others
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.linear(inputs[0], self.weight, self.bias)
@@ -135,7 +136,7 @@ class Dense(Affine):
 
     def rounding(self, *largest: Tensor) -> Rounding:
         outputs, inputs = self.weight.shape
-        return Rounding(self.size(largest[0]), inputs + 1, outputs)
+        return Rounding(self.size(largest[0]), inputs + 1, outputs, 2 if self.rounded else 0)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows @ self.weight]
@@ -199,6 +200,7 @@ class Scale(Affine):
     factor: Tensor
     shift: Tensor
     behind_shift: Tensor | None = None
+    rounded: bool = False  # whether the constants were computed from others: batch norm, a quotient
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] * self.factor + self.shift
@@ -207,10 +209,10 @@ class Scale(Affine):
         return half_width * self.factor.abs()
 
     def rounding(self, *largest: Tensor) -> Rounding:
-        # Two roundings where it is run as it stands here. Eight where the constants were rounded, too: batch norm
-        # has a root, two quotients or products, a difference, and is run as a difference, two products and a sum.
+        # Batch norm is run as a difference, two products and a sum, or as a product and a sum. Its constants have
+        # seen a sum, a root, two quotients or products and a difference.
         shift = self.shift.abs() if self.behind_shift is None else self.behind_shift
-        return Rounding(self.spread(largest[0]) + shift, 8, 1)
+        return Rounding(self.spread(largest[0]) + shift, 4, 1, 6 if self.rounded else 0)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows * self.factor]

@@ -41,11 +41,14 @@ class Rounding:
         size: Σ|a||x| + |b| at its largest, per number of the output, (properties, \\*shape).
         terms: how many roundings one number of the output sees on its way forward.
         transposed_terms: how many terms one coefficient of a linear function of the input is the sum of.
+        constants: how many roundings are in the operation's constants already, as they were computed from others. These
+            count in every arithmetic.
     """
 
     size: Tensor
     terms: int
     transposed_terms: int
+    constants: int = 0
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:

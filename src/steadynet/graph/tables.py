@@ -56,7 +56,8 @@ def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operat
     if module.bias is not None:
         shift, behind_shift = shift + module.bias, behind_shift + module.bias.abs()
     per_channel = (-1, *[1] * (len(shape) - 2))  # the input is (batch, channels, …)
-    return Scale(*(constant.view(per_channel) for constant in (factor, shift, behind_shift)))
+    factor, shift, behind_shift = (constant.view(per_channel) for constant in (factor, shift, behind_shift))
+    return Scale(factor, shift, behind_shift, rounded=True)
 
 
 def leaky_relu(slope: float) -> Operation:

@@ -263,7 +263,7 @@ class _Translation:
         elif call.target in PRODUCTS:
             operation = Scale(constant, torch.zeros_like(constant))
         else:
-            operation = Scale(1 / constant, torch.zeros_like(constant))
+            operation = Scale(1 / constant, torch.zeros_like(constant), rounded=True)
         self._add(call, operation, source)
 
     def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:

@@ -98,7 +98,9 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
     width = max(1, *(len(disjunct.bound) for disjunct in disjuncts))
     matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
     bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
-    value = add("constraints", Dense(_float32(matrix), _float32(-bound)), len(nodes))
+    value = add(
+        "constraints", Dense(_float32(matrix), _float32(-bound), rounded=_is_rounded(matrix, bound)), len(nodes)
+    )
     # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:
         half = width // 2
@@ -122,3 +124,8 @@ def _padded(rows: Vector, count: int) -> Vector:
 
 def _float32(values: Vector) -> Tensor:
     return torch.from_numpy(values.astype(np.float32))
+
+
+def _is_rounded(*values: Vector) -> bool:
+    """Return whether float32 does not hold some of these numbers exactly."""
+    return any(bool((value.astype(np.float32) != value).any()) for value in values)
