@@ -198,7 +198,11 @@ def test_a_plug_in_is_a_choice_like_a_built_in_one(declare):
         (method("mine").replace("summary", "about"), "mine", "does not define summary"),
         (method("mine").replace("def terms", "def others"), "mine", "does not define terms"),
         (method("mine", "    x: float = setting(1.0, 'x')\n", ""), "mine", "must be a dataclass"),
-        (method("mine", "    x: int = setting('one', 'x')\n"), "mine", "setting x has a default that does not fit"),
+        (
+            method("mine", "    x: int = setting('one', 'x')\n"),
+            "mine",
+            "setting x = 'one' must be a whole number",
+        ),
         (method("nbc"), "nbc", "steadynet has a plug-in of this name"),
     ],
 )

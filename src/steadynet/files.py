@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import tomli_w
 
 from steadynet.errors import UserError
-from steadynet.plugins import describe_type, fits
+from steadynet.plugins import fits, requirement
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -108,7 +108,7 @@ def record_from(kind: type[Record], content: object, place: str = "") -> Record:
     >>> record_from(Point, {"x": "far"})
     Traceback (most recent call last):
     ...
-    ValueError: x = 'far' does not fit number
+    ValueError: x = 'far' must be a number
     """
     if not isinstance(content, dict):
         raise ValueError(f"{place or 'the content'} is not an object")
@@ -142,7 +142,7 @@ def _value_from(hint: Any, value: Any, place: str) -> Any:
     if origin in (dict, Mapping) and isinstance(value, dict):
         return {key: _value_from(arguments[1], part, _joined(place, key)) for key, part in value.items()}
     if origin in (dict, Mapping) or (hint is not Any and not fits(value, hint)):
-        raise ValueError(f"{place} = {value!r} does not fit {describe_type(hint)}")
+        raise ValueError(f"{place} = {value!r} {requirement(hint)}")
     return value
 
 

@@ -156,7 +156,7 @@ def _checked(entry: EntryPoint, base: type[T]) -> type[T]:
         raise _UnusableError(f"{entry.value} has settings, so that it must be a dataclass")
     for one in settings_of(plugin):
         if not fits(one.default, one.type):
-            raise _UnusableError(f"its setting {one.name} has a default that does not fit {describe_type(one.type)}")
+            raise _UnusableError(f"its setting {one.name} = {one.default!r} {requirement(one.type)}")
     return plugin
 
 
@@ -202,7 +202,7 @@ def make(plugin: type[T], values: Mapping[str, Any]) -> T:
         if key not in known:
             raise UnknownNameError(f"setting of {name}", key, known)
         if not fits(value, known[key].type):
-            raise UserError(f"{name}.{key} = {value!r} does not fit {describe_type(known[key].type)}")
+            raise UserError(f"{name}.{key} = {value!r} {requirement(known[key].type)}")
     return plugin(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
@@ -256,3 +256,28 @@ def describe_type(hint: Any) -> str:
     if origin in (dict, Mapping):
         return "table"
     return {float: "number", int: "whole number", str: "text", bool: "yes|no"}.get(hint, str(hint))
+
+
+def requirement(hint: Any) -> str:
+    """Say what a value of an annotated type must be, for error messages.
+
+    >>> requirement(int), requirement(tuple[float, ...])
+    ('must be a whole number', 'must be a list of numbers')
+    >>> requirement(typing.Literal["sign", "gradient", "none"] | None)
+    'must be sign, gradient or none'
+    """
+    *others, last = _alternatives(hint)
+    return f"must be {', '.join(others)} or {last}" if others else f"must be {last}"
+
+
+def _alternatives(hint: Any) -> list[str]:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(hint) if part is not type(None)]
+        return [alternative for part in parts for alternative in _alternatives(part)]
+    if origin is typing.Literal:
+        return [str(choice) for choice in typing.get_args(hint)]
+    if hint is bool:
+        return ["true", "false"]
+    words = describe_type(hint)
+    return [f"a {words}" if words.startswith(("number", "whole", "list", "table")) else words]

@@ -160,7 +160,7 @@ def test_a_damaged_file_is_named_and_left(verified, capsys, number, text):
         (["--per-class", "0"], "'0' is not a whole number above 0"),
         (["--per-class", "4000"], "but 4000 of each class are asked for"),
         (["--timeout", "0"], "timeout = 0 must be larger than 0"),
-        (["--timeout", "soon"], "'soon' does not fit number"),
+        (["--timeout", "soon"], "must be a number, not 'soon'"),
         (["--group", "0"], "group = 0 must be 1 or more"),
         (["--data", "digits"], "cannot take images of shape"),
     ],

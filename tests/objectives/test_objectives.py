@@ -326,7 +326,7 @@ def test_steps_are_a_tenth_of_the_radius_or_as_long_as_they_must_be(method, sett
     ("settings", "message"),
     [
         ({"betta": 2.0}, "did you mean 'beta'"),
-        ({"beta": "big"}, "does not fit number"),
+        ({"beta": "big"}, "must be a number"),
         ({"gamma": "two"}, "nbc.gamma = 'two'"),
         ({"steps": -1}, "0 or more steps"),
         ({"step_size": 0.0}, "larger than 0"),

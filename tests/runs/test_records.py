@@ -88,8 +88,8 @@ def test_a_configuration_reads_back_as_itself(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("eps = 0.1", "eps = 'large'"), "eps = 'large' does not fit number"),
-        (("classes = 10", "classes = 'ten'"), "input.classes = 'ten' does not fit whole number"),
+        (("eps = 0.1", "eps = 'large'"), "eps = 'large' must be a number"),
+        (("classes = 10", "classes = 'ten'"), "input.classes = 'ten' must be a whole number"),
         (("classes = 10", "classes = 10\nwidth = 3"), "unknown key input.width"),
     ],
 )

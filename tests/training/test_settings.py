@@ -60,7 +60,7 @@ def test_radii_that_are_none(text):
 
 @pytest.mark.parametrize("text", ["8", 8, "1.01", "300"])
 def test_a_radius_in_grey_levels_is_explained(text):
-    with pytest.raises(UserError, match=r"too large: pixels lie in \[0, 1\], so that 8 grey levels are 8/255"):
+    with pytest.raises(UserError, match=r"too large: pixel values lie in \[0, 1\], so write 8/255 for 8 grey levels"):
         parse_radius(text)
 
 
@@ -74,16 +74,16 @@ def test_a_radius_in_grey_levels_is_explained(text):
         ({"method": "natural", "beta": 2.0}, "beta is a setting of nbc, which method 'natural' does not use"),
         ({"methods": {"nbc": {"betta": 2.0}}}, "unknown setting of nbc 'betta': did you mean 'beta'?"),
         ({"methods": {"trades": {}}}, "unknown part of the method in [methods] 'trades': there are natural, nbc"),
-        ({"methods": {"nbc": {"beta": "x"}}}, "nbc.beta = 'x' does not fit number"),
+        ({"methods": {"nbc": {"beta": "x"}}}, "nbc.beta = 'x' must be a number"),
         ({"methods": {"nbc": 3}}, "methods holds a table for each method: [methods.nbc]"),
         ({"methods": 3}, "methods holds a table for each method: [methods.nbc]"),
         ({"method": "trades+madry"}, "only regularisers can join another method"),
         ({"method": "nbc+nbc"}, "names a part twice"),
         ({"method": ""}, "unknown method ''"),
         ({"phases": "rs:1", "method": "rs"}, "give phases, or method and epochs"),
-        ({"epochs": "three"}, "epochs = 'three' does not fit whole number"),
-        ({"epochs": True}, "epochs = True does not fit whole number"),
-        ({"normalise": "yes"}, "normalise = 'yes' does not fit yes|no"),
+        ({"epochs": "three"}, "epochs = 'three' must be a whole number"),
+        ({"epochs": True}, "epochs = True must be a whole number"),
+        ({"normalise": "yes"}, "normalise = 'yes' must be true or false"),
         ({"epochs": 0}, "epochs = 0 must be 1 or more"),
         ({"batch_size": 0}, "batch_size = 0 must be 1 or more"),
         ({"lr": 0.0}, "lr = 0.0 must be larger than 0"),

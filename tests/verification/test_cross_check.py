@@ -106,7 +106,7 @@ def test_mistakes_give_one_line_before_any_work(tmp_path, capsys, monkeypatch):
         ),
     ):
         assert complaint in refused(capsys, "cross-check", nowhere, *words)
-    assert "not a run directory" in refused(capsys, "cross-check", nowhere)
+    assert "does not exist: give the directory" in refused(capsys, "cross-check", nowhere)
 
 
 def test_one_verifier_is_no_cross_check(run, capsys):

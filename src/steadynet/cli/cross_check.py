@@ -8,13 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, add_json, add_threads, use_threads
-from steadynet.cli.parsing import Parser, flag_of, given_settings
-from steadynet.cli.plugin_flags import VERIFIER, add_verifier_settings
+from steadynet.cli.parsing import Parser
+from steadynet.cli.plugin_flags import add_verifier_settings, given_verifiers
 from steadynet.cli.selection import add_selection, select
 
 if TYPE_CHECKING:
     from steadynet.verification.cross_check import CrossCheckSummary, Evidence
-    from steadynet.verification.verifiers import Verifier
 
 DEFAULT = ("branch_and_bound", "milp")
 
@@ -36,8 +35,10 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.cross_check import CrossCheck
+    from steadynet.verification.verify import make_verifier
 
-    verifiers = _verifiers(arguments)  # first, so that a missing tool is reported before anything is loaded
+    settings = given_verifiers(arguments, arguments.verifiers)
+    verifiers = [make_verifier(name, given) for name, given in settings.items()]  # reports a missing tool at once
     use_threads(arguments)
     chosen = select(arguments)
     asked = CrossCheck(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifiers, chosen.data)
@@ -50,31 +51,6 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         _show(result)
     return 1 if result.contradictions else 0
-
-
-def _verifiers(arguments: argparse.Namespace) -> list[Verifier]:
-    """Make the chosen verifiers, each with those of the given settings that it has.
-
-    Raises:
-        UserError: A verifier is unknown, or none of them has a given setting.
-    """
-    from steadynet.errors import UserError
-    from steadynet.plugins import choose, settings_of
-    from steadynet.verification import verifiers
-    from steadynet.verification.verify import make_verifier
-
-    given = given_settings(arguments, VERIFIER)
-    names = list(dict.fromkeys(arguments.verifiers))
-    known = {
-        name: {entry.name for entry in settings_of(choose("verifier", name, verifiers.available()))} for name in names
-    }
-    for key in given:
-        if not any(key in settings for settings in known.values()):
-            raise UserError(f"{flag_of(key)} is not a setting of {' or '.join(names)}")
-    return [
-        make_verifier(name, {key: value for key, value in given.items() if key in settings})
-        for name, settings in known.items()
-    ]
 
 
 def _show(result: CrossCheckSummary) -> None:

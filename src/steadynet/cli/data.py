@@ -6,20 +6,23 @@ import argparse
 
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser
-from steadynet.errors import UserError
+from steadynet.errors import UnknownNameError, UserError
+
+ACTIONS = ("list", "fetch", "where")
 
 
 def _configure(parser: Parser) -> None:
     parser.add_argument(
         "action",
-        choices=["list", "fetch", "where"],
-        metavar="list|fetch|where",
+        metavar="|".join(ACTIONS),
         help="list: show all data sets; fetch: download those named; where: print the folder where they are stored",
     )
     parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="the data sets to fetch")
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if arguments.action not in ACTIONS:
+        raise UnknownNameError("action", arguments.action, ACTIONS)
     if arguments.action == "fetch":
         _fetch(arguments.names)
     elif arguments.names:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from steadynet.cli.command import Command
 from steadynet.cli.data import show_data_sets
 from steadynet.cli.parsing import Parser
+from steadynet.plugins import choose
 
 
 def _configure(parser: Parser) -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=list(KINDS),
         metavar="|".join(KINDS),
         help="one kind of thing, with all settings (default: everything, one line each)",
     )
@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.what is None:
         _show_everything()
     else:
-        KINDS[arguments.what]()
+        choose("kind of thing", arguments.what, KINDS)()
 
 
 def _show_everything() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from steadynet.errors import UserError
-from steadynet.plugins import Setting, describe_type, describe_value
+from steadynet.plugins import Setting, describe_type, describe_value, requirement
 
 
 class Parser(argparse.ArgumentParser):
@@ -146,7 +146,7 @@ def _reader(hint: Any) -> Any:
                 return _read(text, part)
             except ValueError:
                 continue
-        raise argparse.ArgumentTypeError(f"'{text}' does not fit {describe_type(hint)}")
+        raise argparse.ArgumentTypeError(f"{requirement(hint)}, not '{text}'")
 
     return read
 

@@ -1,12 +1,15 @@
-"""The settings of several plug-ins as one list of flags."""
+"""The settings of several plug-ins as flags: one flag per setting, divided among the plug-ins that the user chose."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from steadynet.cli.parsing import Parser, add_settings
-from steadynet.plugins import Setting, describe_value, settings_of
+from steadynet.cli.parsing import Parser, add_settings, flag_of, given_settings
+from steadynet.errors import UserError
+from steadynet.plugins import Setting, choose, describe_value, settings_of
 
 VERIFIER = "verifier"  # the owner of the verifiers' flags
 
@@ -46,6 +49,42 @@ def _merged(owners: Mapping[str, Setting], is_everywhere: bool) -> Setting:
         return dataclasses.replace(entry, help=text)
     listed = "; ".join(f"{value} for {', '.join(names)}" for value, names in by_default.items())
     return dataclasses.replace(entry, help=f"{text} (default: {listed})", default=None)
+
+
+def settings_for(arguments: argparse.Namespace, owner: str, plugins: Mapping[str, type]) -> dict[str, dict[str, Any]]:
+    """Divide the settings that the user gave among the chosen plug-ins.
+
+    Args:
+        arguments: The parsed command line.
+        owner: The owner of the flags, as in :func:`~steadynet.cli.parsing.add_settings`.
+        plugins: The chosen plug-ins by name.
+
+    Returns:
+        For each plug-in, those of the given settings that it has.
+
+    Raises:
+        UserError: None of the plug-ins has one of the settings.
+    """
+    given = given_settings(arguments, owner)
+    known = {name: [entry.name for entry in settings_of(plugin)] for name, plugin in plugins.items()}
+    usable = list(dict.fromkeys(key for keys in known.values() for key in keys))
+    for key in given:
+        if key not in usable:
+            flags = ", ".join(map(flag_of, usable))
+            raise UserError(f"{flag_of(key)} is not a setting of {' or '.join(known)}: there are {flags}")
+    return {name: {key: given[key] for key in keys if key in given} for name, keys in known.items()}
+
+
+def given_verifiers(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings that the user gave for each of the chosen verifiers, by the verifier's name.
+
+    Raises:
+        UserError: A verifier is unknown, or none of them has one of the settings.
+    """
+    from steadynet.verification import verifiers
+
+    known = verifiers.available()
+    return settings_for(arguments, VERIFIER, {name: choose("verifier", name, known) for name in names})
 
 
 def add_verifier(parser: Parser) -> None:

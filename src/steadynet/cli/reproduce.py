@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command
-from steadynet.cli.parsing import Parser, add_settings, given_settings
+from steadynet.cli.parsing import Parser, add_settings
+from steadynet.cli.plugin_flags import merged_settings, settings_for
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError, terminated_as_by_ctrl_c
 
@@ -19,7 +20,6 @@ ENGINE = "engine"  # the owner of the engines' flags
 
 
 def _configure(parser: Parser) -> None:
-    from steadynet.cli.plugin_flags import merged_settings
     from steadynet.experiments import engines
     from steadynet.experiments.grid import names
 
@@ -104,7 +104,7 @@ def _engine(arguments: argparse.Namespace) -> Engine:
     from steadynet.plugins import choose, make
 
     plugin = choose("engine", arguments.engine, engines.available())
-    return make(plugin, given_settings(arguments, ENGINE))
+    return make(plugin, settings_for(arguments, ENGINE, {plugin.name: plugin})[plugin.name])
 
 
 def _only(words: list[str]) -> dict[str, list[str]]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, add_device, add_json, add_threads, use_threads
-from steadynet.cli.parsing import Parser, given_settings
-from steadynet.cli.plugin_flags import VERIFIER, add_verifier, add_verifier_settings
+from steadynet.cli.parsing import Parser
+from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifiers
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
@@ -77,7 +77,7 @@ def _verify_query(arguments: argparse.Namespace) -> None:
         raise UserError(f"--device {arguments.device} works only for runs: ONNX networks are verified on the CPU")
     use_threads(arguments)
     torch.manual_seed(0)
-    settings = given_settings(arguments, VERIFIER)
+    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
     timeout = settings.pop("timeout", TIMEOUT)
     if not 0 < timeout < float("inf"):
         raise UserError(f"--timeout {timeout:g} must be larger than 0")
@@ -92,7 +92,8 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
     from steadynet.verification.run import RunVerification
     from steadynet.verification.verify import make_verifier
 
-    verifier = make_verifier(arguments.verifier, given_settings(arguments, VERIFIER))
+    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
+    verifier = make_verifier(arguments.verifier, settings)
     device = pick_device(arguments.device, DEVICES)
     use_threads(arguments)
     chosen = select(arguments)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from steadynet.cli.command import Command, add_threads, positive_seconds, use_threads
-from steadynet.cli.parsing import Parser, given_settings
-from steadynet.cli.plugin_flags import VERIFIER, add_verifier, add_verifier_settings
+from steadynet.cli.parsing import Parser
+from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifiers
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
 
@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     from steadynet.verification.verify import make_verifier
 
-    settings = given_settings(arguments, VERIFIER)
+    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
     make_verifier(arguments.verifier, settings)  # first, so that a misspelt setting is reported before anything is read
     use_threads(arguments)
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadynet.errors import UserError
 from steadynet.files import read_toml, record_from, write_toml
-from steadynet.plugins import describe_type, fits
+from steadynet.plugins import fits, requirement
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def read_config(path: Path) -> RunConfig:
         raise UserError(f"{path} is damaged: it has no {', '.join(sorted(needed - found))}")
     for name, kind in (("data", str), ("model", str), ("eps", float)):
         if not fits(content[name], kind):
-            raise UserError(f"{path} is damaged: {name} = {content[name]!r} does not fit {describe_type(kind)}")
+            raise UserError(f"{path} is damaged: {name} = {content[name]!r} {requirement(kind)}")
     try:
         return RunConfig(content, record_from(InputFacts, facts, "input"))
     except ValueError as error:

@@ -105,11 +105,12 @@ class RunDirectory:
         """Return a run directory that must exist.
 
         Raises:
-            UserError: There is no ``config.toml`` in it.
+            UserError: It does not exist, or there is no ``config.toml`` in it.
         """
         run = cls(Path(path))
         if not run.config.is_file():
-            raise UserError(f"{path} is not a run directory (it has no {run.config.name})")
+            problem = f"is not a run directory (it has no {run.config.name})" if run.path.exists() else "does not exist"
+            raise UserError(f"{path} {problem}: give the directory that steadynet train wrote")
         return run
 
     def is_run(self) -> bool:

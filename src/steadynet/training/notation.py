@@ -51,5 +51,5 @@ def parse_radius(text: str | float) -> float:
     if not value > 0:
         raise UserError(f"eps = {text} must be larger than 0")
     if value > 1:
-        raise UserError(f"eps = {text} is too large: pixels lie in [0, 1], so that 8 grey levels are 8/255")
+        raise UserError(f"eps = {text} is too large: pixel values lie in [0, 1], so write 8/255 for 8 grey levels")
     return value

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
-from steadynet.plugins import describe_type, fits, make, setting, settings_of
+from steadynet.plugins import fits, make, requirement, setting, settings_of
 from steadynet.training.given_settings import GivenSettings, Table
 from steadynet.training.notation import Phase, parse_phases, parse_radius
 from steadynet.training.schedules import radius_share
@@ -183,7 +183,7 @@ def resolve(values: Table | GivenSettings) -> TrainingSettings:
         general["eps"] = parse_radius(general["eps"])
     for name, value in general.items():
         if not fits(value, known[name].type):
-            raise UserError(f"{name} = {value!r} does not fit {describe_type(known[name].type)}")
+            raise UserError(f"{name} = {value!r} {requirement(known[name].type)}")
     if isinstance(general.get("drops"), list):
         general["drops"] = tuple(general["drops"])
     settings = TrainingSettings(**general)
