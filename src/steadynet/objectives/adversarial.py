@@ -20,7 +20,7 @@ class AttackingObjective(Objective):
 
     steps: int = setting(10, "steps of the inner attack (k)")
     step_size: float | None = setting(
-        None, "step of the inner attack (α); ε/10 unless given, ε/k for fewer than ten, ε/2 for sabr and mtl-ibp"
+        None, "step of the inner attack, α (default: ε/10, or ε/k for fewer than ten steps; ε/2 for sabr and mtl-ibp)"
     )
     clip: bool = setting(True, "keep the region inside [0, 1]")
 

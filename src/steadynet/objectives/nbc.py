@@ -52,9 +52,10 @@ class NBC(AttackingObjective):
 
     beta: float = setting(1.0, "β, the weight of the consistency term")
     gamma: Literal["one", "rank-power", "rank-size"] | tuple[float, ...] = setting(
-        "rank-power", "γ, which divides each layer's cosine: 1, 2^rank, rank·size, or one number per layer"
+        "rank-power",
+        "γ, by which each layer's cosine is divided: one, rank-power (2^rank), rank-size, or a number per layer",
     )
-    step: Literal["sign", "gradient"] = setting("sign", "the step of the inner attack: its sign or the gradient")
+    step: Literal["sign", "gradient"] = setting("sign", "whether the inner attack steps along the gradient or its sign")
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Compute −β · NBC(f, x, x'), the mean over the batch."""

@@ -32,36 +32,37 @@ class TrainingSettings:
     data: str = setting("digits", "a data set's name, or the path of your own .npz file")
     model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
     method: str = setting("nbc", "the training method; + joins a regulariser, as in trades+nbc")
-    eps: float = setting(0.3, "the radius trained for, in pixels of [0, 1]; fractions such as 8/255 are fine")
+    eps: float = setting(0.3, "the radius ε to train for, in pixel values from 0 to 1; may be a fraction such as 8/255")
     epochs: int = setting(20, "passes over the training data")
     phases: str | None = setting(None, "several methods in turn, instead of method and epochs: 'rs:200 rs+nbc:200'")
     batch_size: int = setting(128, "images per step")
     lr: float | None = setting(
-        None, "learning rate of Adam; unless given, that of the method's authors, otherwise 1e-4, or 1e-5 on CIFAR-10"
+        None, "learning rate of Adam (default: that of the method's authors, otherwise 1e-4, or 1e-5 on CIFAR-10)"
     )
     schedule: Literal["constant", "one-cycle", "drops"] | None = setting(
-        None, "how the learning rate changes: constant unless given, drops for certified methods"
+        None, "how the learning rate changes (default: constant; drops for certified methods)"
     )
     drops: tuple[float, ...] | None = setting(
         None, "for schedule 'drops': after each of these shares of the training, the learning rate falls to a fifth"
     )
     hold: float | None = setting(
         None,
-        "epochs at ε = 0 before it rises; 0 unless given, 1/70 of all (CIFAR-10: 1/160) for certified methods",
+        "epochs at ε = 0 before it rises (default: 0; 1/70 of all epochs for certified methods, 1/160 on CIFAR-10)",
     )
     warmup: float | None = setting(
         None,
-        "epochs over which ε rises from 0; 0 unless given, half for rs, 20/70 (CIFAR-10: half) for certified methods",
+        "epochs over which ε rises from 0 (default: 0; half for rs; 20/70 for certified methods, half on CIFAR-10)",
     )
     ramp: Literal["linear", "smooth"] | None = setting(
-        None, "how ε rises: linear unless given, smooth (t⁴ for a quarter, then linear) for certified methods"
+        None,
+        "how ε rises; smooth: t⁴ for a quarter, then linear (default: linear; smooth for certified methods)",
     )
     gradient_clip: float | None = setting(
-        None, "largest norm of the gradient; 0, which means no limit, unless given, 10 for certified methods"
+        None, "largest norm of the gradient; 0 means no limit (default: 0; 10 for certified methods)"
     )
     initialisation: Literal["default", "ibp"] | None = setting(
         None,
-        "initial weights: PyTorch's unless given; ibp, which keeps interval bounds narrow, for certified methods",
+        "initial weights: PyTorch's, or ibp for narrow interval bounds (default: ibp for certified methods only)",
     )
     validation: float = setting(0.1, "share of the training images that is held out for validation")
     train_images: int | None = setting(None, "train only on the first N of the remaining images")
@@ -71,7 +72,7 @@ class TrainingSettings:
     seed: int = setting(0, "seed of the initial weights, the order of images, attacks and the validation split")
     init: str | None = setting(None, "start from the weights of this run")
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where to train")
-    threads: int | None = setting(None, "CPU threads; all cores unless given")
+    threads: int | None = setting(None, "number of CPU threads (default: all cores)")
     amp: bool = setting(False, "mixed precision (bfloat16) on CUDA")
     tensorboard: bool = setting(False, "also write TensorBoard events (pip install steadynet[tensorboard])")
     methods: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)

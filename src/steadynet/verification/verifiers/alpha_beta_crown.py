@@ -48,8 +48,8 @@ class AlphaBetaCrown(ExternalVerifier):
     name = "alpha_beta_crown"
     summary = "α,β-CROWN, your own copy, all properties in one process"
 
-    abcrown_home: str | None = setting(None, "folder of your copy of α,β-CROWN; ABCROWN_HOME unless given")
-    abcrown_python: str | None = setting(None, "the Python it runs in; ABCROWN_PYTHON or python3 unless given")
+    abcrown_home: str | None = setting(None, "folder of your copy of α,β-CROWN (default: $ABCROWN_HOME)")
+    abcrown_python: str | None = setting(None, "the Python that runs it (default: $ABCROWN_PYTHON, or python3)")
     abcrown_config: str | None = setting(None, "a configuration (YAML) of yours that it starts from")
     abcrown_device: str = setting("cpu", "cpu or cuda, for α,β-CROWN")
 

@@ -29,7 +29,7 @@ class BranchAndBound(Verifier):
     restarts: int = setting(3, "restarts of the attack")
     attack_steps: int = setting(40, "steps of the attack")
     batch: int = setting(256, "subproblems bounded at once")
-    group: int | None = setting(None, "properties bounded together; chosen by the network's size unless given")
+    group: int | None = setting(None, "properties bounded together (default: chosen by the network's size)")
     memory: int = setting(512, "MiB that a backward pass may take")
     arithmetic: Literal["float32", "exact"] = setting(
         "float32", "what a proof holds for: the network run in float32 with sums in any order, or exact arithmetic"

@@ -59,7 +59,7 @@ class Competition(ExternalVerifier):
     name = "competition"
     summary = "any VNN-COMP tool (nnenum, NeuralSAT, PyRAT, …) through its run_instance.sh"
 
-    tool: str | None = setting(None, "folder with the tool's run_instance.sh; COMPETITION_TOOL unless given")
+    tool: str | None = setting(None, "folder with the tool's run_instance.sh (default: $COMPETITION_TOOL)")
     category: str = setting("test", "benchmark category that is passed to the tool")
 
     def __post_init__(self) -> None:
