@@ -6,6 +6,7 @@ Every write is atomic: a reader sees either the old file or the new one, never h
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tomli_w
+from filelock import FileLock, Timeout
 
 from steadynet.errors import UserError
 from steadynet.plugins import fits, requirement
@@ -27,6 +29,8 @@ else:
     import tomli as tomllib
 
 TEMPORARY = ".tmp"
+LOCK = ".lock"
+PATIENCE = 60.0  # seconds to wait for another process that is writing the same file
 Record = TypeVar("Record")
 
 
@@ -179,9 +183,33 @@ def append_line(path: Path, line: str, to_disk: bool = True) -> None:
         to_disk: Whether to wait until the line is on the disk, where a power cut cannot lose it.
     """
     with disk_errors(path), path.open("ab", buffering=0) as file:
-        file.write(f"{line}\n".encode())
+        content = f"{line}\n".encode()
+        if file.write(content) != len(content):  # a full disk takes a part before it complains
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if to_disk:
             os.fsync(file.fileno())
+
+
+@contextmanager
+def locked_file(path: Path) -> Iterator[None]:
+    """Keep other processes that lock the same file from changing it inside a ``with`` block.
+
+    The lock is a file of its own, ``.NAME.lock``. It is free again when the process ends, also if it is killed.
+
+    Raises:
+        UserError: Another process has held the lock for a minute, or the lock cannot be written.
+    """
+    lock = FileLock(path.with_name(f".{path.name}{LOCK}"))
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=PATIENCE, poll_interval=0.01)
+        except Timeout as error:
+            raise UserError(f"another process has kept {path} locked for {PATIENCE:g} s: end it, then go on") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

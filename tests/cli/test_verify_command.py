@@ -15,8 +15,10 @@ from runs import command_line, command_line_on_a_full_disk, finish, tiny
 from steadynet import Verdict, data, load_trained
 from steadynet.cli import main
 from steadynet.cli.display.verification import show_verification
+from steadynet.graph.rounding import Arithmetic
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verifiers
+from steadynet.verification.properties import Guarantee
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdicts import COLUMNS, Row, load_counterexample, row_as_line
 from verified import SELECTION, found, refused, rows_of, said
@@ -96,7 +98,11 @@ def test_numbers_computed_by_hand(tmp_path, capsys):
             "",
             "v",
             60.0,
-            *("",) * 3,
+            "",
+            "",
+            None,
+            None,
+            "key",
         )
         for index, (verdict, seconds, share, reason) in enumerate(BY_HAND)
     ]
@@ -125,7 +131,7 @@ def test_numbers_computed_by_hand(tmp_path, capsys):
 
 def test_a_row_is_read_back_as_it_was():
     row = Row(8 / 255, 3, 1, Verdict.ERROR, 0.1 + 0.2, 1e-17, None, "", 7, "a, b", 'said "no"\nand left', "", "v", 1.5,
-              "a=1 b=2", "own, data.npz", "t")  # fmt: skip
+              "a=1 b=2", "own, data.npz", Arithmetic.EXACT, Guarantee.TOOL, "t")  # fmt: skip
     line = row_as_line(row)
     assert "\n" not in line
     cells = dict(zip(COLUMNS, next(csv.reader([line])), strict=True))
@@ -137,7 +143,7 @@ def test_a_row_is_read_back_as_it_was():
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(1, "eps,index"), (5, "0.3,oops"), (5, "0.3" + ",1" * 16), (7, ""), (9, '"0.3,1')]
+    ("number", "text"), [(1, "eps,index"), (5, "0.3,oops"), (5, "0.3" + ",1" * 18), (7, ""), (9, '"0.3,1')]
 )
 def test_a_damaged_file_is_named_and_left(verified, capsys, number, text):
     path = verified / "verdicts.csv"

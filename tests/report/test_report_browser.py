@@ -38,7 +38,7 @@ def page(tmp_path_factory):
                         seconds=0.001 * (number + 1),
                         counterexample=name,
                         reason=HOSTILE if number == 1 else "",
-                        fingerprint=str(number),
+                        key=str(number),
                     )
                 )
         write_run(run, rows, method=method)

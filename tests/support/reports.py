@@ -12,10 +12,11 @@ import pytest
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.variants import Variant
+from steadynet.graph.rounding import Arithmetic
 from steadynet.report.records import Experiment
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
-from steadynet.verification.properties import Verdict
+from steadynet.verification.properties import Guarantee, Verdict
 from steadynet.verification.verdicts import Row, VerdictFile
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -45,7 +46,8 @@ def of_the_paper(name, change=lambda row: row, tasks=1000):
 
 def verdict(index, eps=0.1, verdict=Verdict.UNSAT, **more):
     """A decided property."""
-    base = Row(eps, index, index % 4, verdict, 0.5, 1.0, 0.9, "crown", 1, "crown", "", "", "v", 2.0, "", "digits", "t")
+    base = Row(eps, index, index % 4, verdict, 0.5, 1.0, 0.9, "crown", 1, "crown", "", "", "v", 2.0, "", "digits",
+               Arithmetic.FLOAT32, Guarantee.CHECKED, "t")  # fmt: skip
     return replace(base, **more)
 
 
@@ -56,7 +58,7 @@ def write_run(folder: Path, rows, method="nbc", data="digits", model="M1", seed=
     facts = f"data = {json.dumps(data)}\nmodel = {json.dumps(model)}\nmethod = {json.dumps(method)}\n"
     run.config.write_text(f"{facts}eps = 0.1\nseed = {seed}\n[input]\nimage_shape = [1, 28, 28]\nclasses = 10\n")
     run.add_metrics(EpochMetrics(1, method, 0.1, 1e-3, 2.0, {"cross_entropy": 1.0}, 0.5, 0.4))
-    VerdictFile(run, list(rows))
+    VerdictFile(run).update(lambda _: rows)
     return folder
 
 

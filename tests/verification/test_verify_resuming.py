@@ -12,14 +12,14 @@ import numpy as np
 from runs import command_line, files, finish, tiny
 from steadynet import Verdict
 from steadynet.runs.directory import RunDirectory
-from steadynet.verification import verdicts, verifiers
+from steadynet.verification import row_file, verifiers
 from steadynet.verification.verdicts import VerdictFile
 from verified import SELECTION, found, rewrite, rows_of, said
 
 
 def killed_after(arguments, output, count, half):
     """Run ``steadynet``, and kill it after some rows, or (``half``) in the middle of writing the next one."""
-    append, left = verdicts.append_line, iter(range(count))
+    append, left = row_file.append_line, iter(range(count))
 
     def add(path, line, to_disk=True):
         if next(left, None) is None:
@@ -29,20 +29,20 @@ def killed_after(arguments, output, count, half):
             os.kill(os.getpid(), signal.SIGKILL)
         append(path, line, to_disk)
 
-    verdicts.append_line = add
+    row_file.append_line = add
     command_line(arguments, output)
 
 
 def signalled_after(arguments, output, count):
     """Run ``steadynet``, and press Ctrl-C after some rows."""
-    append, left = verdicts.append_line, iter(range(count - 1))
+    append, left = row_file.append_line, iter(range(count - 1))
 
     def add(path, line, to_disk=True):
         append(path, line, to_disk)
         if next(left, None) is None:
             os.kill(os.getpid(), signal.SIGINT)
 
-    verdicts.append_line = add
+    row_file.append_line = add
     command_line(arguments, output)
 
 
@@ -161,5 +161,5 @@ def test_what_others_are_writing_is_left_alone(tmp_path):
     ours, theirs = tmp_path / ".verdicts.csv.1.tmp", tmp_path / ".evaluation.json.1.tmp"
     for path in (ours, theirs):
         path.touch()
-    VerdictFile(RunDirectory(tmp_path), [])
+    VerdictFile(RunDirectory(tmp_path)).update(lambda rows: rows)
     assert (ours.exists(), theirs.exists()) == (False, True)

@@ -24,7 +24,7 @@ from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.files import write_vnnlib
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.verification.instances import COLUMNS, InstanceRow, ResultTable
-from steadynet.verification.properties import Verdict
+from steadynet.verification.properties import Guarantee, Verdict
 from steadynet.verification.property_network import as_robustness
 from steadynet.verification.verify import make_verifier
 from steadynet.verification.vnncomp import Instance, InstanceResult, decide
@@ -216,7 +216,8 @@ def test_a_list_of_instances_resumes_and_one_bad_file_does_not_stop_it(network_f
 
 
 def test_a_row_of_the_table_is_read_back_as_it_was():
-    row = InstanceRow("a,b.onnx", "c.vnnlib", 0.5, Verdict.SAT, 1.25, "attack", 'said "no"', "results/1.txt")
+    row = InstanceRow("a,b.onnx", "c.vnnlib", 0.5, Verdict.SAT, 1.25, "attack", 'said "no"', "results/1.txt",
+                      "milp", None, Guarantee.REPLAYED, "k")  # fmt: skip
     assert InstanceRow.from_line(row.to_line()) == row
 
 
@@ -225,7 +226,7 @@ def test_a_row_of_the_table_is_read_back_as_it_was():
 )
 def test_a_table_of_something_else_is_left_alone(tmp_path, text, complaint):
     path = tmp_path / "results.csv"
-    path.write_text(text or ",".join(COLUMNS) + "\nnet.onnx,good.vnnlib,20,proved,1.0,,,\n")
+    path.write_text(text or ",".join(COLUMNS) + "\nnet.onnx,good.vnnlib,20,proved,1.0,,,,milp,,,k\n")
     before = path.read_text()
     with pytest.raises(UserError, match=complaint):
         ResultTable(path)

@@ -8,15 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from steadynet import data as data_sets
 from steadynet.devices import DEVICES, full_precision, pick_device
 from steadynet.errors import UserError, one_line
+from steadynet.experiments.shards import load_data
 from steadynet.experiments.tasks import EvaluateJob, Event, Job, Task, TrainingValues, TrainJob, TuneJob, VerifyJob
 from steadynet.experiments.tuning import missed_window, tune
 from steadynet.runs.directory import RunDirectory
@@ -107,7 +106,7 @@ def _evaluate(job: EvaluateJob, root: Path, report: Report) -> None:
     trained = _load(root / job.run)
     if trained is None:
         return
-    test, device = _data(job.data).test, pick_device(job.device, DEVICES)
+    test, device = load_data(job.data).test, pick_device(job.device, DEVICES)
     attacked = test.subset(torch.arange(min(job.images or len(test), len(test))))
     *others, last = job.pgd_steps
     done, total = 0, len(attacked) * len(job.radii) * len(job.pgd_steps)
@@ -140,7 +139,7 @@ def _verify(job: VerifyJob, root: Path, report: Report) -> None:
     shard.run.path.mkdir(parents=True, exist_ok=True)
     verification = RunVerification(
         shard,
-        _data(job.data).test,
+        load_data(job.data).test,
         torch.tensor(job.index),
         [job.eps],
         make_verifier(job.verifier, job.verifier_settings),
@@ -159,11 +158,6 @@ def _verify(job: VerifyJob, root: Path, report: Report) -> None:
 def _load(run: Path) -> TrainedNetwork | None:
     """Load the network of a run; None if tuning did not reach its window, so that there is none."""
     return None if missed_window(run) else load_trained(run)
-
-
-@lru_cache(maxsize=2)
-def _data(name: str) -> data_sets.Dataset:
-    return data_sets.load(name)
 
 
 class _TrainingReporter:

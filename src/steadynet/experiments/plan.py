@@ -19,7 +19,6 @@ from steadynet.experiments.tuning import missed_window
 from steadynet.files import write_text
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import read_evaluation
-from steadynet.verification.verdicts import read_rows
 
 ImageCount = tuple[int, int | None]  # test images per class, and at most in all
 
@@ -148,7 +147,7 @@ class _Planner:
         if missed_window(run.path):
             return
         merge_shards(run, verification)
-        undecided = {shard.name: shard for shard in verification.undecided_shards(read_rows(run))}
+        undecided = {shard.name: shard for shard in verification.undecided_shards(run)}
         for shard in verification.shards():
             self._add_shard(undecided.get(shard.name, shard), verification, done=shard.name not in undecided)
 

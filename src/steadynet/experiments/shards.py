@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+import torch
+
+from steadynet import data
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.trained import load_trained
+from steadynet.verification.verdict_key import property_keys
 from steadynet.verification.verdicts import Row, VerdictFile, read_rows
 from steadynet.verification.verify import make_verifier
 
@@ -37,7 +43,7 @@ def _prefix(eps: float) -> str:
 class VerificationPlan:
     """The properties of a run that are to be verified, and the verifier that decides them."""
 
-    data: str
+    data: str  # the name of the data set
     index: tuple[int, ...]  # of the test images
     radii: tuple[float, ...]
     verifier: str
@@ -49,24 +55,22 @@ class VerificationPlan:
         """The largest number of seconds per property."""
         return make_verifier(self.verifier, self.verifier_settings).timeout
 
-    @property
-    def settings(self) -> str:
-        """The verifier's settings as a row of ``verdicts.csv`` holds them."""
-        return make_verifier(self.verifier, self.verifier_settings).settings_line()
+    def stored_rows(self, run: RunDirectory) -> dict[tuple[float, int], Row]:
+        """Return the stored rows of the planned properties by (radius, image), in the order of the plan.
 
-    def matching_rows(self, rows: Sequence[Row]) -> dict[tuple[float, int], Row]:
-        """Return the rows of the planned properties by (radius, image), in the order of the plan.
-
-        Rows of other verifiers, settings or time-outs are left out.
+        Rows with another key or time-out are left out: those of another network, image, label, verifier or setting.
         """
-        timeout, settings = self.timeout, self.settings
-        found = {
-            (row.eps, row.index): row
-            for row in rows
-            if row.verifier == self.verifier and row.settings == settings and row.timeout == timeout
-        }
-        planned = [(eps, index) for eps in self.radii for index in self.index]
-        return {place: found[place] for place in planned if place in found}
+        rows = read_rows(run)
+        if not rows or not run.weights.is_file():
+            return {}
+        verifier = make_verifier(self.verifier, self.verifier_settings)
+        test, index = load_data(self.data).test, torch.tensor(self.index)
+        network = load_trained(run.path).network
+        keys = property_keys(network, test.pixels(index), test.labels[index], self.radii, verifier)
+        found = {(row.key, row.eps, row.index): row for row in rows if row.timeout == verifier.timeout}
+        planned = [(eps, position) for eps in self.radii for position in range(len(self.index))]
+        places = {(eps, self.index[position]): keys[eps, position] for eps, position in planned}
+        return {place: found[(key, *place)] for place, key in places.items() if (key, *place) in found}
 
     def shards(self) -> list[Shard]:
         """Return all shards."""
@@ -77,9 +81,9 @@ class VerificationPlan:
             for number, start in starts
         ]
 
-    def undecided_shards(self, rows: Sequence[Row]) -> list[Shard]:
+    def undecided_shards(self, run: RunDirectory) -> list[Shard]:
         """Return the shards with properties that are not decided, reduced to these. Errors are tried again."""
-        decided = {place for place, row in self.matching_rows(rows).items() if row.counts_for(self.timeout)}
+        decided = {place for place, row in self.stored_rows(run).items() if row.counts_for(self.timeout)}
         reduced = [
             Shard(shard.number, shard.eps, tuple(index for index in shard.index if (shard.eps, index) not in decided))
             for shard in self.shards()
@@ -102,14 +106,31 @@ def merge_shards(run: RunDirectory, plan: VerificationPlan, eps: float | None = 
     if not folder.is_dir():
         return
     merged = sorted(folder.glob("*" if eps is None else f"{_prefix(eps)}*"))
-    rows = {row.key: row for row in read_rows(run)}
+    added = []
     for path in merged:
         for row in read_rows(RunDirectory(path)):
             if row.counterexample and (path / row.counterexample).is_file():
                 run.counterexamples.mkdir(exist_ok=True)
                 shutil.copyfile(path / row.counterexample, run.path / row.counterexample)
-            rows[row.key] = row
-    positions = {place: position for position, place in enumerate(plan.matching_rows(list(rows.values())))}
-    VerdictFile(run, sorted(rows.values(), key=lambda row: positions.get((row.eps, row.index), -1)))
+            added.append(row)
+    planned = [(planned_eps, index) for planned_eps in plan.radii for index in plan.index]
+    positions = {place: position for position, place in enumerate(planned)}
+
+    def with_added(rows: list[Row]) -> list[Row]:
+        by_identity = {row.identity: row for row in [*rows, *added]}
+        return sorted(by_identity.values(), key=lambda row: positions.get((row.eps, row.index), -1))
+
+    VerdictFile(run).update(with_added)
     for path in merged if eps is not None else [folder]:
         shutil.rmtree(path)
+
+
+def load_data(name: str) -> data.Dataset:
+    """Load a data set, or take it from memory if it was loaded before and a user's own file has not changed."""
+    own = data.own_file(name)
+    return _load_version(name, own.stat().st_mtime_ns if own and own.is_file() else None)
+
+
+@lru_cache(maxsize=2)
+def _load_version(name: str, version: int | None) -> data.Dataset:
+    return data.load(name)

@@ -16,7 +16,6 @@ from steadynet.experiments.variants import Variant
 from steadynet.runs.evaluation import Evaluation, read_evaluation
 from steadynet.verification.properties import Verdict
 from steadynet.verification.summary import VerdictSummary, summarise
-from steadynet.verification.verdicts import read_rows
 
 MISSED = "window not reached"  # the note of a variant without a network
 DELTA = "_delta"  # the end of a metric's name that is a difference to another variant
@@ -84,7 +83,7 @@ def _rows(experiment: ExperimentDirectory, name: str, cell: Cell, plan: Verifica
     found = read_evaluation(run) if not note and is_evaluated(run, cell) else None
     right, images = (found.accuracy, found.accuracy_images) if found else (None, None)
     rows = [_share(row, "test_acc_percent", None, right, images)]
-    decided = {} if note else plan.matching_rows(read_rows(run))
+    decided = {} if note else plan.stored_rows(run)
     for eps in cell.radii:
         verdicts = [decided[eps, index] for index in plan.index if (eps, index) in decided]
         complete = len(verdicts) == len(plan.index)

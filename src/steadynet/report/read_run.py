@@ -20,9 +20,7 @@ def _of_one_verifier(rows: list[Row]) -> list[Row]:
     """Keep the rows of the verifier, with its settings, that decided most. A later row replaces an earlier one."""
     counts = Counter((row.data, row.verifier, row.settings) for row in rows)
     chosen = max(counts, key=lambda key: counts[key], default=None)
-    found = {
-        (row.eps, row.index, row.fingerprint): row for row in rows if (row.data, row.verifier, row.settings) == chosen
-    }
+    found = {(row.eps, row.index, row.key): row for row in rows if (row.data, row.verifier, row.settings) == chosen}
     return sorted(found.values(), key=lambda row: row.eps)
 
 

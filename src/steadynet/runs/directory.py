@@ -67,15 +67,15 @@ class RunDirectory:
         """The folder of the counterexamples, the inputs that refute properties."""
         return self.path / "counterexamples"
 
-    def counterexample(self, index: int, eps: float, fingerprint: str) -> Path:
+    def counterexample(self, index: int, eps: float, key: str) -> Path:
         """Return the file of the counterexample to one property.
 
         Args:
             index: The index of the test image.
             eps: The radius.
-            fingerprint: A hash of the network and the image, so that a changed one gets another file.
+            key: The key of the verdict, so that another network or verifier gets another file.
         """
-        return self.counterexamples / f"image-{index}-eps-{eps!r}-{fingerprint}.safetensors"
+        return self.counterexamples / f"image-{index}-eps-{eps!r}-{key[-16:]}.safetensors"
 
     def cross_check(self, index: int, eps: float) -> Path:
         """Return the folder of the evidence that verifiers contradict each other on one test image at one radius."""

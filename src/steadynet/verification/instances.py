@@ -5,17 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steadynet.errors import UserError, one_line
-from steadynet.files import append_line, write_text
-from steadynet.verification.properties import Verdict
+from steadynet.files import write_text
+from steadynet.graph.rounding import Arithmetic
+from steadynet.verification.properties import Guarantee, Verdict
+from steadynet.verification.row_file import RowFile, as_line, optional_choice, warn_of_old_file
+from steadynet.verification.verdict_key import instance_key
+from steadynet.verification.verify import make_verifier
 from steadynet.verification.vnncomp import Instance, InstanceResult, decide
 
-COLUMNS = ("network", "property", "timeout", "verdict", "seconds", "decided_by", "reason", "counterexample")
+OLD_COLUMNS = ("network", "property", "timeout", "verdict", "seconds", "decided_by", "reason", "counterexample")
+COLUMNS = (*OLD_COLUMNS, "verifier", "arithmetic", "guarantee", "key")
+
+Identity = tuple[str, str, str, float]
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,9 @@ class ListedInstance:
     property_name: str
     instance: Instance
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """What distinguishes it from the other instances."""
-        return self.network_name, self.property_name, f"{self.instance.timeout:g}"
+    def identity(self, key: str) -> Identity:
+        """Return the identity of its row in the table, if its verdict has this key."""
+        return key, self.network_name, self.property_name, self.instance.timeout
 
 
 @dataclass(frozen=True)
@@ -44,17 +50,25 @@ class InstanceRow:
     decided_by: str
     reason: str
     counterexample: str  # the path of its file, relative to the table; empty if there is none
+    verifier: str
+    arithmetic: Arithmetic | None  # which arithmetic a proof speaks of
+    guarantee: Guarantee | None  # what a proof or a counterexample rests on
+    key: str  # a hash of everything that the verdict depends on (see ``verdict_key``); empty if a file is missing
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """The key of its instance."""
-        return self.network_name, self.property_name, f"{self.timeout:g}"
+    def identity(self) -> Identity:
+        """What distinguishes the row from others. Of two rows with the same identity, the later one counts."""
+        return self.key, self.network_name, self.property_name, self.timeout
 
     def to_line(self) -> str:
         """Return the row as a line of the table, without its line end."""
-        return _line(
-            [*self.key, self.verdict.value, f"{self.seconds:.3f}", self.decided_by, self.reason, self.counterexample]
-        )
+        return as_line(
+            [
+                self.network_name, self.property_name, f"{self.timeout:.17g}", self.verdict, f"{self.seconds:.3f}",
+                self.decided_by, self.reason, self.counterexample, self.verifier, self.arithmetic, self.guarantee,
+                self.key,
+            ]
+        )  # fmt: skip
 
     @classmethod
     def from_line(cls, line: str) -> InstanceRow:
@@ -64,10 +78,11 @@ class InstanceRow:
             ValueError: The line is no such row.
         """
         network, instance_property, timeout, verdict, seconds, *texts = next(csv.reader([line]), [])
-        decided_by, reason, counterexample = texts
+        decided_by, reason, counterexample, verifier, arithmetic, guarantee, key = texts
         return cls(
             network, instance_property, float(timeout), Verdict(verdict), float(seconds), decided_by, reason,
-            counterexample,
+            counterexample, verifier, optional_choice(Arithmetic)(arithmetic), optional_choice(Guarantee)(guarantee),
+            key,
         )  # fmt: skip
 
 
@@ -98,29 +113,42 @@ def read_instances(path: Path) -> list[ListedInstance]:
 
 
 class ResultTable:
-    """``results.csv``, one row per instance, with a folder of counterexamples beside it.
+    """``results.csv``, one row per decided instance, with a folder of counterexamples beside it.
 
-    A row is appended as soon as its instance is decided, so a killed run loses nothing.
+    A row is appended as soon as its instance is decided, so a killed run loses nothing. Several lists, verifiers and
+    processes may share one table: a row is found by its key, never by the names of the files.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the rows of an earlier run. Errors are dropped, so that they are tried again.
+        """Read the rows of earlier runs. Errors are dropped, so that they are tried again.
+
+        A table that an older version wrote is renamed to ``results-old.csv``, and a warning says so.
 
         Raises:
             UserError: The file exists and is no such table.
         """
         self.path = path
         self.counterexamples = path.with_name(f"{path.stem}-counterexamples")
-        self.rows = {row.key: row for row in _read_rows(path) if row.verdict is not Verdict.ERROR}
-        lines = [_line(COLUMNS), *(row.to_line() for row in self.rows.values())]
-        write_text(path, "".join(f"{line}\n" for line in lines))
+        self._file = RowFile(path, COLUMNS)
+        with self._file.locked():
+            if self._file.lines()[:1] == [as_line(OLD_COLUMNS)]:
+                warn_of_old_file(self._file)
+            rows = {row.identity: row for row in self._read() if row.verdict is not Verdict.ERROR}
+            self._file.replace_all(row.to_line() for row in rows.values())
+        self.rows = rows
 
-    def add(self, listed: ListedInstance, result: InstanceResult) -> InstanceRow:
+    def stored(self, identity: Identity) -> InstanceRow | None:
+        """Return the row of an earlier run that can be used again. A ``sat`` needs the file of its counterexample."""
+        row = self.rows.get(identity)
+        if row is None or (row.verdict is Verdict.SAT and not (self.path.parent / row.counterexample).is_file()):
+            return None
+        return row
+
+    def add(self, listed: ListedInstance, result: InstanceResult, verifier: str, key: str) -> InstanceRow:
         """Append the result of an instance, and return its row."""
         counterexample = ""
         if result.verdict is Verdict.SAT:
-            self.counterexamples.mkdir(parents=True, exist_ok=True)
-            name = f"{len(self.rows)}-{listed.instance.property_file.name.split('.vnnlib')[0]}.txt"
+            name = f"{listed.instance.property_file.name.split('.vnnlib')[0]}-{key[:16]}.txt"
             write_text(self.counterexamples / name, result.text())
             counterexample = f"{self.counterexamples.name}/{name}"
         row = InstanceRow(
@@ -132,32 +160,28 @@ class ResultTable:
             decided_by=result.decided_by,
             reason=result.reason,
             counterexample=counterexample,
+            verifier=verifier,
+            arithmetic=result.arithmetic,
+            guarantee=result.guarantee,
+            key=key,
         )
-        append_line(self.path, row.to_line(), to_disk=True)
-        self.rows[row.key] = row
+        with self._file.locked():
+            self._file.append(row.to_line())
+        self.rows[row.identity] = row
         return row
 
-
-def _read_rows(path: Path) -> list[InstanceRow]:
-    """Read all rows of the table. A last line without its line end was cut short by a kill, and is ignored."""
-    if not path.is_file():
-        return []
-    header, *lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1] or [""]
-    if header != _line(COLUMNS):
-        raise UserError(f"{path} exists and holds something else; choose another --out or move it away")
-    rows = []
-    for number, line in enumerate(lines, 2):
-        try:
-            rows.append(InstanceRow.from_line(line))
-        except (ValueError, csv.Error) as error:
-            raise UserError(f"{path} is damaged: line {number} is no result; move it away to start anew") from error
-    return rows
-
-
-def _line(cells: Iterable[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([" ".join(cell.split()) for cell in cells])
-    return text.getvalue()
+    def _read(self) -> list[InstanceRow]:
+        header, *lines = self._file.lines() or [self._file.header]
+        if header != self._file.header:
+            raise UserError(f"{self.path} exists and holds something else; choose another --out or move it away")
+        rows = []
+        for number, line in enumerate(lines, 2):
+            try:
+                rows.append(InstanceRow.from_line(line))
+            except (ValueError, csv.Error) as error:
+                advice = "move it away to start anew"
+                raise UserError(f"{self.path} is damaged: line {number} is no result; {advice}") from error
+        return rows
 
 
 def run_instances(
@@ -168,6 +192,8 @@ def run_instances(
     on_row: Callable[[InstanceRow], None],
 ) -> list[InstanceRow]:
     """Decide the instances that the table does not hold yet, one after another.
+
+    A stored result is used again only if the content of both files, the verifier and its settings are the same.
 
     Args:
         listed: The instances.
@@ -181,12 +207,29 @@ def run_instances(
     """
     rows = []
     for each in listed:
-        if each.key not in table.rows:
-            try:
-                result = decide(each.instance, verifier, **settings)
-            except UserError as error:
-                result = InstanceResult(Verdict.ERROR, reason=str(error))
-            table.add(each, result)
-        rows.append(table.rows[each.key])
-        on_row(rows[-1])
+        try:
+            key = _key(each, verifier, settings)
+        except UserError as error:
+            row = table.add(each, InstanceResult(Verdict.ERROR, reason=str(error)), verifier, key="")
+        else:
+            row = table.stored(each.identity(key)) or table.add(
+                each, _decide(each, verifier, settings, key), verifier, key
+            )
+        rows.append(row)
+        on_row(row)
     return rows
+
+
+def _decide(listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str) -> InstanceResult:
+    """Decide an instance. It is an ``error`` if a file makes no sense, or was replaced meanwhile."""
+    try:
+        result = decide(listed.instance, verifier, **settings)
+        if _key(listed, verifier, settings) == key:
+            return result
+        return InstanceResult(Verdict.ERROR, reason="a file was changed while it was being verified: run it again")
+    except UserError as error:
+        return InstanceResult(Verdict.ERROR, reason=str(error))
+
+
+def _key(listed: ListedInstance, verifier: str, settings: dict[str, Any]) -> str:
+    return instance_key(listed.instance.network, listed.instance.property_file, make_verifier(verifier, settings))

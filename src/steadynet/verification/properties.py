@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
+from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 
 
@@ -45,6 +46,25 @@ class DecidedBy(str, Enum):
     TIMEOUT = "time-out"
     NO_INPUT = "no input"  # every box of a VNN-LIB property is empty
     NO_OUTPUT_CONSTRAINT = "no constraint on outputs"  # any input refutes such a VNN-LIB property
+
+    __str__ = str.__str__
+
+
+class Guarantee(str, Enum):
+    """What a verdict rests on."""
+
+    CHECKED = "checked"  # unsat: proved by our own search, with every rounding counted
+    SOLVER = "solver"  # unsat: rests on the word of the MILP solver HiGHS, which computes with tolerances
+    TOOL = "tool"  # unsat: the word of another program, or of a plug-in
+    REPLAYED = "replayed"  # sat: the network, run on the counterexample, gives it another label
+
+    __str__ = str.__str__
+
+
+class Reason(str, Enum):
+    """Why a verifier gave up, in the same words whichever verifier it was."""
+
+    ZERO_MARGIN = "the smallest margin is zero to within rounding"
 
     __str__ = str.__str__
 
@@ -115,11 +135,13 @@ class Result:
         subproblems: How many subproblems the search bounded.
         decided_by: The method that decided the property: a :class:`DecidedBy`, or the name of another program.
         reason: Why there is no verdict, in one line for the user.
+        arithmetic: Which arithmetic a proof speaks of; for ``unsat`` only.
+        guarantee: What a proof or a counterexample rests on; for ``unsat`` and ``sat`` only.
 
     Example:
         >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
-        >>> result.verdict.value, str(result.decided_by)
-        ('unsat', 'crown')
+        >>> result.verdict.value, str(result.decided_by), str(result.stated().guarantee)
+        ('unsat', 'crown', 'tool')
     """
 
     verdict: Verdict
@@ -131,6 +153,19 @@ class Result:
     subproblems: int = 0
     decided_by: str = ""
     reason: str = ""
+    arithmetic: Arithmetic | None = None
+    guarantee: Guarantee | None = None
+
+    def stated(self) -> Result:
+        """Return the result with a guarantee. A proof that states none is another program's word on exact arithmetic.
+
+        A ``sat`` gets its guarantee where its counterexample is replayed.
+        """
+        if self.verdict is Verdict.UNSAT:
+            arithmetic, guarantee = self.arithmetic or Arithmetic.EXACT, self.guarantee or Guarantee.TOOL
+            return replace(self, arithmetic=arithmetic, guarantee=guarantee)
+        kept = self.guarantee if self.verdict is Verdict.SAT else None
+        return replace(self, arithmetic=None, guarantee=kept)
 
 
 def is_counterexample(properties: Properties, index: int, point: Tensor) -> bool:

@@ -19,14 +19,8 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
-from steadynet.verification.verdicts import (
-    Row,
-    VerdictFile,
-    fingerprints,
-    load_counterexample,
-    read_rows,
-    save_counterexample,
-)
+from steadynet.verification.verdict_key import property_keys
+from steadynet.verification.verdicts import Row, VerdictFile, load_counterexample, read_rows
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verify import replay_counterexample
 
@@ -79,7 +73,7 @@ class RunVerification:
         if self.device.type != "cpu":
             self.network = copy.deepcopy(self.network).to(self.device)
         self.pixels, self.labels = self.test.pixels(self.index), self.test.labels[self.index]
-        self.fingerprints = fingerprints(self.trained.network, self.pixels)
+        self.keys = property_keys(self.trained.network, self.pixels, self.labels, self.radii, self.verifier)
         self.settings = self.verifier.settings_line()
 
     def __len__(self) -> int:
@@ -153,22 +147,21 @@ class RunVerification:
     def _load_stored(self, fresh: bool) -> VerdictFile:
         """Load the stored verdicts that can be used again, and drop those that will be decided anew.
 
-        Rows of other properties, verifiers or settings stay in the file.
+        Rows of other properties, verifiers or settings stay in the file, and so do rows that another process adds.
         """
-        positions = {
-            (fingerprint, eps, int(self.index[position]), self.verifier.name, self.settings): (eps, position)
-            for eps in self.radii
-            for position, fingerprint in enumerate(self.fingerprints)
-        }
-        kept = []
+        places = {(key, eps, int(self.index[position])): (eps, position) for (eps, position), key in self.keys.items()}
+        dropped = set()
         for row in read_rows(self.run):
-            wanted = positions.get(row.key)
+            wanted = places.get((row.key, row.eps, row.index))
             if wanted is None:
-                kept.append(row)
-            elif not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
-                kept.append(row)
+                continue
+            if not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
                 self.rows[wanted] = row
-        return VerdictFile(self.run, kept)
+            else:
+                dropped.add(row)
+        file = VerdictFile(self.run)
+        file.update(lambda rows: [row for row in rows if row not in dropped])
+        return file
 
     def _replays(self, row: Row, eps: float, position: int) -> bool:
         """Return whether the stored counterexample of a row replays; True for a row without one."""
@@ -195,8 +188,9 @@ class RunVerification:
 
         def record(number: int, result: Result) -> None:
             position = int(positions[number])
-            row = self._row(eps, position, replay_counterexample(properties, number, _on_cpu(result)))
-            file.add(row)
+            checked = replay_counterexample(properties, number, _on_cpu(result))
+            row = self._row(eps, position, checked)
+            file.add(row, checked.counterexample)
             self.rows[eps, position] = row
             on_row(row)
 
@@ -204,10 +198,9 @@ class RunVerification:
 
     def _row(self, eps: float, position: int, result: Result) -> Row:
         index, label = int(self.index[position]), int(self.labels[position])
-        fingerprint = self.fingerprints[position]
-        stored = ""
+        key, stored = self.keys[eps, position], ""
         if result.counterexample is not None:
-            stored = save_counterexample(self.run, eps, index, label, fingerprint, result.counterexample)
+            stored = self.run.counterexample(index, eps, key).relative_to(self.run.path).as_posix()
         return Row(
             eps=eps,
             index=index,
@@ -225,7 +218,9 @@ class RunVerification:
             timeout=self.verifier.timeout,
             settings=self.settings,
             data=self.data,
-            fingerprint=fingerprint,
+            arithmetic=result.arithmetic,
+            guarantee=result.guarantee,
+            key=key,
         )
 
     def _warn_if_proved(self, eps: float, position: int, properties: Properties, point: Tensor) -> None:

@@ -12,7 +12,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import choose, make
 from steadynet.verification import verifiers
-from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verifiers import Verifier
 
 
@@ -76,15 +76,15 @@ def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
 
 
 def replay_counterexample(properties: Properties, index: int, result: Result) -> Result:
-    """Return the result if it is not ``sat`` or its counterexample replays, and an ``error`` result otherwise.
+    """Return the result with its guarantee; a ``sat`` whose counterexample does not replay becomes an ``error``.
 
     Every ``sat``, whichever verifier it comes from, passes through this check.
     """
     if result.verdict is not Verdict.SAT:
-        return result
+        return result.stated()
     with evaluation_mode(properties.network), full_precision(properties.images.device):
         if result.counterexample is not None and is_counterexample(properties, index, result.counterexample):
-            return result
+            return replace(result.stated(), guarantee=Guarantee.REPLAYED)
     return replace(
         result, verdict=Verdict.ERROR, counterexample=None, reason="the counterexample given does not replay"
-    )
+    ).stated()

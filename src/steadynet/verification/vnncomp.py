@@ -12,11 +12,12 @@ from torch import Tensor
 
 from steadynet.attacks.pgd import descend
 from steadynet.errors import UserError
+from steadynet.graph.rounding import Arithmetic
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.onnx.runtime import flat_runtime_function
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.interchange.vnnlib.property import Vector
-from steadynet.verification.properties import DecidedBy, Result, Verdict
+from steadynet.verification.properties import DecidedBy, Guarantee, Result, Verdict
 from steadynet.verification.property_network import BoxProperties, as_robustness
 from steadynet.verification.verify import make_verifier
 
@@ -49,6 +50,8 @@ class InstanceResult:
     outputs: Vector | None = None
     decided_by: str = ""
     reason: str = ""
+    arithmetic: Arithmetic | None = None  # which arithmetic a proof speaks of
+    guarantee: Guarantee | None = None  # what a proof or a counterexample rests on
 
     def text(self) -> str:
         """Return the content of the competition's result file: the verdict and, for ``sat``, the counterexample.
@@ -109,7 +112,14 @@ class _InstanceDecider:
         self.runtime = flat_runtime_function(instance.network)
         self.property = read_vnnlib(instance.property_file)
         self.not_decided: list[Result] = []  # boxes with an unknown or an error: more time would not help
-        self.decided_by: str = DecidedBy.NO_INPUT
+        # the weakest proof so far; a property without any input needs none
+        self.proof = Result(
+            Verdict.UNSAT,
+            0.0,
+            decided_by=DecidedBy.NO_INPUT,
+            arithmetic=Arithmetic.FLOAT32,
+            guarantee=Guarantee.CHECKED,
+        )
         self._check_sizes(instance)
 
     def seconds_left(self) -> float:
@@ -134,9 +144,12 @@ class _InstanceDecider:
         if waiting:
             return InstanceResult(Verdict.TIMEOUT)
         if self.not_decided:
-            first = self.not_decided[0]
+            first = min(self.not_decided, key=lambda result: result.verdict is not Verdict.ERROR)  # errors are retried
             return InstanceResult(first.verdict, decided_by=first.decided_by, reason=first.reason)
-        return InstanceResult(Verdict.UNSAT, decided_by=self.decided_by)
+        proof = self.proof
+        return InstanceResult(
+            Verdict.UNSAT, decided_by=proof.decided_by, arithmetic=proof.arithmetic, guarantee=proof.guarantee
+        )
 
     def _decide_once(self, waiting: list[BoxProperties]) -> list[BoxProperties] | InstanceResult:
         """Give each box an equal share of the time left. Return the boxes that timed out, or a counterexample."""
@@ -166,7 +179,11 @@ class _InstanceDecider:
             reason = "the counterexample found does not replay on ONNX Runtime"
             self.not_decided.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
         elif result.verdict is Verdict.UNSAT:
-            self.decided_by = result.decided_by
+            self.proof = replace(
+                result,
+                arithmetic=max(result, self.proof, key=_weakness_of_arithmetic).arithmetic,
+                guarantee=max(result, self.proof, key=_weakness_of_guarantee).guarantee,
+            )
         elif result.verdict is not Verdict.TIMEOUT:
             self.not_decided.append(result)
         return None
@@ -197,7 +214,9 @@ class _InstanceDecider:
         outputs = self.runtime(inputs)
         if not any(disjunct.satisfied_by(inputs, outputs) for disjunct in self.property.disjuncts):
             return None
-        return InstanceResult(Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=decided_by)
+        return InstanceResult(
+            Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=decided_by, guarantee=Guarantee.REPLAYED
+        )
 
     def _check_sizes(self, instance: Instance) -> None:
         inputs = torch.Size(self.network.input_shape).numel()
@@ -209,6 +228,14 @@ class _InstanceDecider:
                 f"{instance.property_file} speaks of {wanted.input_size} inputs and {wanted.output_size} outputs, "
                 f"but {instance.network} has {inputs} and {outputs}"
             )
+
+
+def _weakness_of_arithmetic(proof: Result) -> int:
+    return [Arithmetic.FLOAT32, Arithmetic.EXACT, None].index(proof.arithmetic)
+
+
+def _weakness_of_guarantee(proof: Result) -> int:
+    return [Guarantee.CHECKED, Guarantee.SOLVER, Guarantee.TOOL, None].index(proof.guarantee)
 
 
 def _flat(point: Tensor) -> Vector:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steadynet.files import TEMPORARY, disk_errors, write_atomically
+from steadynet.files import LOCK, TEMPORARY, disk_errors, write_atomically
 from steadynet.runs.directory import RunDirectory
 
 _RUN = RunDirectory(Path())
@@ -74,5 +74,5 @@ def _names(root: Path, paths: Iterable[str]) -> Iterator[str]:
     for path in dict.fromkeys(paths):
         place = root / path
         for file in [place] if place.is_file() else sorted(place.rglob("*")):
-            if file.is_file() and not file.name.endswith(TEMPORARY):
+            if file.is_file() and not file.name.endswith((TEMPORARY, LOCK)):
                 yield file.relative_to(root).as_posix()

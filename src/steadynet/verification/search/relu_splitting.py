@@ -10,7 +10,7 @@ import torch
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.optimised import Ascent, Splits
 from steadynet.bounds.precision import in_float64, on_cpu
-from steadynet.verification.properties import DecidedBy
+from steadynet.verification.properties import DecidedBy, Reason
 from steadynet.verification.search import branching
 from steadynet.verification.search.attack import descend_on_margins, try_nearby
 from steadynet.verification.search.bounding import BoundedBatch, bound
@@ -121,8 +121,7 @@ class _ReluSplitting:
         if settled is None:
             self.queue.push([leaf])  # out of time: the next charge ends its property
         elif not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
-            reason = f"the smallest margin is {settled.lower:.1e}: zero to within rounding"
-            self.decisions.give_up(leaf.owner, reason, DecidedBy.LINEAR_PROGRAM)
+            self.decisions.give_up(leaf.owner, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
 
     def _exact(self, owner: int) -> BoundedNetwork:
         if owner not in self.exact:

@@ -67,7 +67,7 @@ class Verifier(ABC):
         """Decide every property and return the results in the order of the properties."""
         found: dict[int, Result] = {}
         self.verify(properties, found.__setitem__)
-        return [found[index] for index in range(len(properties))]
+        return [found[index].stated() for index in range(len(properties))]
 
     def described_settings(self) -> dict[str, str]:
         """Return the value of each setting as a user reads it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from steadynet.devices import full_precision
@@ -11,7 +11,7 @@ from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
-from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.pipeline import decide
 from steadynet.verification.verifiers.base import Verifier
@@ -56,6 +56,8 @@ class BranchAndBound(Verifier):
 
         def report(index: int, result: Result) -> None:
             reported.add(index)
+            if result.verdict is Verdict.UNSAT:
+                result = replace(result, arithmetic=Arithmetic(self.arithmetic), guarantee=Guarantee.CHECKED)
             on_result(offset + index, result)
 
         try:

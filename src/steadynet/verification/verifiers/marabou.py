@@ -16,7 +16,7 @@ import torch
 
 from steadynet.errors import UserError
 from steadynet.verification.processes import ExternalProgram, ProgramTimeoutError
-from steadynet.verification.properties import Result, Verdict
+from steadynet.verification.properties import Reason, Result, Verdict
 from steadynet.verification.verifiers import marabou_queries
 from steadynet.verification.verifiers.base import OnResult
 from steadynet.verification.verifiers.external import ExternalVerifier, PropertyFiles, SatCheck, check_sat
@@ -86,6 +86,5 @@ class Marabou(ExternalVerifier):
             checked = check_sat(files, index, np.array(point), result)
             if checked.check is not SatCheck.DOES_NOT_REPLAY:
                 return checked.result
-            result = replace(result, reason=checked.result.reason)
         # The point is a counterexample within Marabou's tolerances, but not within the network's rounding.
-        return replace(result, verdict=Verdict.UNKNOWN)
+        return replace(result, verdict=Verdict.UNKNOWN, reason=Reason.ZERO_MARGIN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,7 +21,15 @@ from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import setting
-from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
+from steadynet.verification.properties import (
+    DecidedBy,
+    Guarantee,
+    Properties,
+    Reason,
+    Result,
+    Verdict,
+    is_counterexample,
+)
 from steadynet.verification.search.milp_model import ZERO_SHARE, MilpModel
 from steadynet.verification.search.property_batch import robustness_margins
 from steadynet.verification.verifiers.base import Verifier
@@ -55,7 +63,7 @@ class Milp(Verifier):
 
 
 def _with_seconds(result: Result, seconds: float) -> Result:
-    return Result(**{**vars(result), "seconds": seconds})
+    return replace(result, seconds=seconds)
 
 
 class _Decision:
@@ -83,14 +91,15 @@ class _Decision:
         rounding = 0.0 if found.error is None else float(found.error.max())
         lower, proved = found.value, found.proved > 0
         if bool(proved.all()):
-            return self._result(Verdict.UNSAT, margin=float(lower.min()), by=DecidedBy.CROWN)
+            proof = self._result(Verdict.UNSAT, margin=float(lower.min()), by=DecidedBy.CROWN)
+            return replace(proof, guarantee=Guarantee.CHECKED)  # without a program
         model = MilpModel(on_cpu(network), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
         return self._minimise(model, targets[worst_first], rounding)
 
     def _minimise(self, model: MilpModel, targets: Tensor, rounding: float) -> Result:
         """Minimise each margin: a counterexample, a proof, or zero to within what HiGHS and float32 can tell."""
-        doubts, proved = [], float("inf")
+        doubtful, proved = False, float("inf")
         for margin in targets:
             form = model.margin(margin)
             least = max(ZERO_SHARE * model.size(form), rounding)
@@ -105,9 +114,9 @@ class _Decision:
                     break
             proved = min(proved, found.lower, 2 * least)
             if not found.lower > least:
-                doubts.append(f"the smallest margin is {found.lower:.1e}: zero to within rounding")
-        if doubts:
-            return self._result(Verdict.UNKNOWN, reason=doubts[0])
+                doubtful = True
+        if doubtful:
+            return self._result(Verdict.UNKNOWN, reason=Reason.ZERO_MARGIN)
         return self._result(Verdict.UNSAT, margin=proved)
 
     def _bounds(self) -> BoundedNetwork:
@@ -141,4 +150,7 @@ class _Decision:
         by: DecidedBy = DecidedBy.MILP,
     ) -> Result:
         method = None if self.stable is None else "crown"
-        return Result(verdict, 0.0, point, margin, self.stable, method, decided_by=by, reason=reason)
+        result = Result(verdict, 0.0, point, margin, self.stable, method, decided_by=by, reason=reason)
+        if verdict is not Verdict.UNSAT:
+            return result
+        return replace(result, arithmetic=Arithmetic.FLOAT32, guarantee=Guarantee.SOLVER)
