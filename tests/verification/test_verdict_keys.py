@@ -15,6 +15,7 @@ from torch import nn
 
 from runs import command_line, start
 from steadynet import Verdict
+from steadynet.cli import main
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification import verdict_key
@@ -154,12 +155,14 @@ def as_before(run):
     return path.read_text()
 
 
+@pytest.mark.filterwarnings("always")
 def test_a_file_of_an_older_version_is_kept_and_not_used(verified, whole, capsys):
     for name in ("verdicts-old.csv", "verdicts-old-2.csv"):
         text = as_before(verified)
         assert len(rows_of(verified)) == 36  # a report can still show them
-        with pytest.warns(UserWarning, match=f"verdicts are not used again: it is now {name}"):
-            said(capsys, "verify", verified, *SELECTION)
+        assert main(["verify", str(verified), *SELECTION]) == 0
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"verdicts are not used again: it is now {name}" in line
         assert (verified / name).read_text() == text
         assert found(verified) == found(whole)
 
@@ -215,14 +218,16 @@ def test_names_of_files_never_find_a_verdict(tmp_path, capsys, monkeypatch):
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 6
 
 
+@pytest.mark.filterwarnings("always")
 def test_a_table_of_an_older_version_is_kept_and_not_used(tmp_path, capsys):
     listed = write_instance(tmp_path / "a", 4.0, 3.0)
     header = "network,property,timeout,verdict,seconds,decided_by,reason,counterexample"
     text = f"{header}\nnet.onnx,p.vnnlib,20,unsat,1,,,\n"
     (tmp_path / "results.csv").write_text(text)
-    with pytest.warns(UserWarning, match=r"it is now results-old\.csv"):
-        assert verdict_of(capsys, listed, "--out", tmp_path / "results.csv") == "sat"
+    assert main(["vnncomp", "--instances", str(listed), "--out", str(tmp_path / "results.csv")]) == 0
+    assert "it is now results-old.csv" in capsys.readouterr().err
     assert (tmp_path / "results-old.csv").read_text() == text
+    assert verdict_of(capsys, listed, "--out", tmp_path / "results.csv") == "sat"
 
 
 def test_a_counterexample_whose_file_is_lost_is_looked_for_again(tmp_path, capsys):
