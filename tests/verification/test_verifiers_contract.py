@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from torch import nn
 from helpers import Written, convolutional, dense, residual, some_images
 from steadynet import Verdict, verify
 from steadynet.errors import UserError
+from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import settings_of
-from steadynet.verification.properties import Properties, Result, is_counterexample
+from steadynet.verification.properties import Guarantee, Properties, Result, is_counterexample
 from steadynet.verification.verifiers import available
 from steadynet.verification.verify import make_verifier, replay_counterexample
 
@@ -43,6 +45,17 @@ def threshold(limit: float = 0.5) -> nn.Sequential:
         network[0].bias.copy_(torch.tensor([-limit, limit]))
         network[2].weight.copy_(torch.eye(2))
         network[2].bias.zero_()
+    return network
+
+
+def mirrored() -> nn.Sequential:
+    """The margin is 0.1 + ReLU(x − ½) − ReLU(x − ½) = 0.1, so label 0 everywhere; but CROWN alone does not prove it."""
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2))
+    with torch.no_grad():
+        network[0].weight.fill_(1.0)
+        network[0].bias.fill_(-0.5)
+        network[2].weight.copy_(torch.eye(2))
+        network[2].bias.copy_(torch.tensor([0.1, 0.0]))
     return network
 
 
@@ -78,9 +91,26 @@ def test_results_known_by_hand_come_in_order(name):
         assert found is not None
         assert (found - images[index]).abs().max() <= 0.1 + 1e-6
         assert (found > 0.5) == (index == 3)
+    proofs = {results[index].guarantee for index in (0, 2)}
+    assert proofs <= ({Guarantee.CHECKED} if name in ("branch_and_bound", "milp") else {Guarantee.TOOL})
+    assert all(results[index].arithmetic in Arithmetic for index in (0, 2))
+    assert {(results[index].guarantee, results[index].arithmetic) for index in (1, 3, 4, 5)} == {
+        (Guarantee.REPLAYED, None)
+    }
     for index in (4, 5):  # misclassified: the image itself is the counterexample
         assert torch.equal(results[index].counterexample, images[index])
     assert all(result.counterexample is None for result in results if result.verdict is Verdict.UNSAT)
+
+
+def test_a_proof_says_what_it_rests_on():
+    images, labels = torch.tensor([[0.9]]), torch.tensor([0])
+    for arithmetic in Arithmetic:
+        (result,) = verify(threshold(), images, labels, 0.1, arithmetic=arithmetic.value)
+        assert (result.arithmetic, result.guarantee) == (arithmetic, Guarantee.CHECKED)
+    (ours,) = verify(mirrored(), images, labels, 0.9)
+    (programs,) = verify(mirrored(), images, labels, 0.9, "milp")
+    assert (ours.verdict, ours.guarantee) == (Verdict.UNSAT, Guarantee.CHECKED)
+    assert (programs.verdict, programs.guarantee, programs.decided_by) == (Verdict.UNSAT, Guarantee.SOLVER, "milp")
 
 
 @every
@@ -206,7 +236,7 @@ def test_a_sat_without_a_counterexample_that_replays_is_an_error():
     properties = Properties.around(threshold(), torch.tensor([[0.9], [0.55]]), torch.tensor([0, 0]), 0.1)
     with evaluation_mode(properties.network):
         right = Result(Verdict.SAT, 1.0, torch.tensor([0.47]))
-        assert replay_counterexample(properties, 1, right) is right
+        assert replay_counterexample(properties, 1, right) == replace(right, guarantee=Guarantee.REPLAYED)
         outside, robust = Result(Verdict.SAT, 1.0, torch.tensor([0.4])), Result(Verdict.SAT, 1.0, torch.tensor([0.85]))
         for index, result in ((1, outside), (0, robust), (0, Result(Verdict.SAT, 1.0))):
             found = replay_counterexample(properties, index, result)
