@@ -108,6 +108,7 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
 def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "PER_CLASS", 1)
     monkeypatch.setattr(demo, "PGD_STEPS", 2)
+    monkeypatch.setattr(demo, "TIMEOUT", 0.2)
     monkeypatch.setitem(demo.TRAINING, "train_images", 500)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text

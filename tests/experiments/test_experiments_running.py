@@ -260,7 +260,7 @@ def test_status(finished, tmp_path, capsys, monkeypatch):
     (out / "status.json").write_text(json.dumps(content))
     stopped = said(capsys, "status", out)
     assert "stopped" in stopped
-    assert "time left, once it goes on" in stopped
+    assert "time left, once it is continued" in stopped
     monkeypatch.chdir(tmp_path)
     with locked(ExperimentDirectory(out)):
         at_work = said(capsys, "status")

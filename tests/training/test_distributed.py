@@ -107,7 +107,7 @@ def test_killed_and_resumed_the_weights_have_the_same_bits(inputs, tmp_path):
     assert set(codes) <= {-signal.SIGKILL, 2}  # the one that is killed later may notice that the other is gone
     assert not (tmp_path / "killed" / "weights.safetensors").exists()
     assert finish_ranks(arguments, tmp_path / "said") == [0, 0]
-    assert "goes on in epoch 2 of 3, batch 1" in (tmp_path / "said-0").read_text()
+    assert "continues in epoch 2 of 3, batch 1" in (tmp_path / "said-0").read_text()
     assert same_weights(tmp_path / "whole", tmp_path / "killed")
 
 

@@ -103,7 +103,7 @@ def test_a_signal_saves_in_mid_epoch(inputs, tmp_path, number):
         f"Go on with: steadynet train --resume --out '{out}'"
     )
     assert finish(command_line, ["train", "--resume", "--out", str(out)], tmp_path / "said") == 0
-    assert "goes on in epoch 2 of 2, batch 3" in (tmp_path / "said").read_text()
+    assert "continues in epoch 2 of 2, batch 3" in (tmp_path / "said").read_text()
     assert same_weights(tmp_path / "whole", out)
     assert epochs_of(out) == [1, 2]
 

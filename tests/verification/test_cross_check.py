@@ -43,7 +43,7 @@ def test_marabou_agrees_with_ours(run, capsys):
 def test_the_table(run, capsys):
     text = said(capsys, "cross-check", run, "--eps", "0.05", *SELECTION, "--threads", 1)
     assert f"{run}: 4 properties" in " ".join(text.split())
-    for words in ("image", "label", "branch_and_bound", "milp", " 0.05 ", "all unsat", "all times"):
+    for words in ("image", "label", "branch_and_bound", "milp", " 0.05 ", "total unsat", "total time"):
         assert words in text
     assert text.splitlines()[-1] == "no contradiction"
 

@@ -99,7 +99,7 @@ def parse_command_line(arguments: list[str]) -> argparse.Namespace:
     subparsers = parser.add_subparsers(
         dest="command", metavar="COMMAND", parser_class=Parser, prog="steadynet", help=argparse.SUPPRESS
     )
-    asked = next((word for word in arguments if not word.startswith("-")), None)
+    named = next((word for word in arguments if not word.startswith("-")), None)
     chosen = parser
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(
@@ -108,14 +108,14 @@ def parse_command_line(arguments: list[str]) -> argparse.Namespace:
             description=wrapped(command.description),
             epilog=command.epilogue,
         )
-        if name == asked:  # only the command asked for needs its flags, and what they import
+        if name == named:  # only this command needs its flags, and what they import
             command.configure(subparser)
             chosen = subparser
     if not arguments:
         parser.print_help()
         raise SystemExit(0)
-    if asked is not None and asked not in COMMANDS:
-        raise UnknownNameError("command", asked, COMMANDS)
+    if named is not None and named not in COMMANDS:
+        raise UnknownNameError("command", named, COMMANDS)
     parsed = parse(parser, chosen, arguments)
     if parsed.command is None:
         raise UserError(f"name a command: {', '.join(COMMANDS)} (see steadynet --help)")

@@ -41,11 +41,11 @@ def _run(arguments: argparse.Namespace) -> int:
     verifiers = [make_verifier(name, given) for name, given in settings.items()]  # reports a missing tool at once
     use_threads(arguments)
     chosen = select(arguments)
-    asked = CrossCheck(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifiers, chosen.data)
+    check = CrossCheck(chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifiers, chosen.data)
     with progress_bar() as progress:
-        task = progress.add_task("verifying", total=len(asked), note="")
-        asked.decide(lambda name: progress.update(task, advance=1, description=f"verifying by {name}"))
-        result = asked.summary()
+        task = progress.add_task("verifying", total=len(check), note="")
+        check.decide(lambda name: progress.update(task, advance=1, description=f"verifying by {name}"))
+        result = check.summary()
     if arguments.json:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
@@ -68,8 +68,8 @@ def _show(result: CrossCheckSummary) -> None:
     for verdict in Verdict:
         counts = [total.count(verdict) for total in totals]
         if any(counts):
-            rows.append([f"all {verdict.value}", "", "", *map(str, counts)])
-    rows.append(["all times", "", "", *(seconds(total.seconds) for total in totals)])
+            rows.append([f"total {verdict.value}", "", "", *map(str, counts)])
+    rows.append(["total time", "", "", *(seconds(total.seconds) for total in totals)])
     table(f"{result.run}: {len(result.properties)} properties", ["ε", "image", "label", *names], rows)
     for name in names:
         for reason in dict.fromkeys(row.results[name].reason for row in result.properties):

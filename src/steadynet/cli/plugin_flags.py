@@ -87,6 +87,11 @@ def given_verifiers(arguments: argparse.Namespace, names: Iterable[str]) -> dict
     return settings_for(arguments, VERIFIER, {name: choose("verifier", name, known) for name in names})
 
 
+def given_verifier(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the settings that the user gave for the verifier chosen with ``--verifier``."""
+    return given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
+
+
 def add_verifier(parser: Parser) -> None:
     """Add the flag that chooses a verifier."""
     parser.add_argument(

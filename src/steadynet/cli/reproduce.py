@@ -88,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
             )
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
-            f"stopped: everything done is saved in {out}, and the same command goes on; "
+            f"stopped: everything done is saved in {out}. Run the same command again to continue; "
             f"see: steadynet status {shlex.quote(str(out))}"
         ) from stop
     show_table(grid.title, outcome.rows)
@@ -119,7 +119,7 @@ COMMAND = Command(
     summary="compute a table of the paper: a whole grid of networks",
     description=(
         "Reproduce a table of the paper: train, evaluate and verify a whole grid of networks and methods, and show "
-        "the results beside the paper's numbers. If it is stopped, the same command goes on where it was."
+        "the results beside the paper's numbers. If you stop it, run the same command again to continue."
     ),
     usage="NAME [--scale SCALE] [--only KIND=NAME ...] [--out DIR] [options]",
     examples=(

@@ -28,7 +28,7 @@ def _configure(parser: Parser) -> None:
         metavar="FILE.toml",
         help="read settings from this file, with the names of the flags as keys; flags that you also give win",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the stopped training in --out")
+    parser.add_argument("--resume", action="store_true", help="continue the stopped training in --out")
     parser.add_argument("--overwrite", action="store_true", help="replace the run in --out")
     add_training_settings(parser)
 
@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if not arguments.out:
         raise UserError("name the run directory to write, such as --out runs/first")
     if arguments.resume and arguments.overwrite:
-        raise UserError("--resume goes on with a run and --overwrite starts again: give one of them, not both")
+        raise UserError("--resume continues a run and --overwrite starts again: give one of them, not both")
     run = RunDirectory(Path(arguments.out))
     if arguments.resume and run.config.is_file():
         if not _resume(run, given):
@@ -107,7 +107,7 @@ COMMAND = Command(
         "Train a network and write it into a run directory. "
         "Settings that you do not give are those that the authors of the method published for the data set and the "
         "radius, where they did; otherwise the defaults below. The radius ε is in units of pixel values from 0 to 1. "
-        "If it is stopped, steadynet train --resume --out RUN goes on where it was."
+        "If you stop it, steadynet train --resume --out RUN continues."
     ),
     usage="--out RUN [--data DATA] [--model MODEL] [--method METHOD] [--eps RADIUS] [options]",
     examples=(

@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _trained(values: dict[str, Any], path: Path) -> RunDirectory:
-    """A fine-tuning that is watched; a finished one is taken as it is, a killed one goes on."""
+    """Fine-tune a network into ``path``; continue a stopped fine-tuning, and do not repeat a finished one."""
     from steadynet.cli.display.training import observing
     from steadynet.runs.directory import RunDirectory
     from steadynet.training.loop import resume, train
@@ -83,9 +83,9 @@ def _show(record: TuningRecord) -> None:
 
     low, high = record.target_drop
     table(
-        f"{record.method}: validation accuracy before it {record.accuracy_before:.2f} %, "
-        f"to lose {low:g} to {high:g} points",
-        ["epochs", record.strength, "lost"],
+        f"{record.method}: validation accuracy {record.accuracy_before:.2f} % before fine-tuning, "
+        f"of which it shall lose {low:g} to {high:g} points",
+        ["epochs", record.strength, "points lost"],
         [[trial.epochs, f"{trial.value:.4g}", f"{trial.drop:.2f}"] for trial in record.trials],
     )
     if record.reached:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command, add_device, add_json, add_threads, use_threads
 from steadynet.cli.parsing import Parser
-from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifiers
+from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifier
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
@@ -45,31 +45,33 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.verification import follow_verification, show_verification
 
     if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
-        _verify_query(arguments)
+        _verify_property_file(arguments)
         return
-    asked = _asked(arguments)
+    verification = _verification(arguments)
     try:
         with progress_bar() as progress:
-            asked.decide(arguments.fresh, follow_verification(progress, asked))
-            result = asked.summary(PGD_STEPS)
+            verification.decide(arguments.fresh, follow_verification(progress, verification))
+            result = verification.summary(PGD_STEPS)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
-            f"stopped: {len(asked.rows)} of {len(asked)} properties are decided and saved. "
-            f"Go on with: {_going_on(arguments)}"
+            f"stopped: {len(verification.rows)} of {len(verification)} properties are decided and saved. "
+            f"Go on with: {_continuation(arguments)}"
         ) from stop
     if arguments.json:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         show_verification(result)
-        console.print(f"written: {asked.run.verdicts}", soft_wrap=True)
+        console.print(f"written: {verification.run.verdicts}", soft_wrap=True)
 
 
-def _verify_query(arguments: argparse.Namespace) -> None:
+def _verify_property_file(arguments: argparse.Namespace) -> None:
     """Decide one property of an ONNX network, in the form that the VNN-LIB 2.0 standard proposes.
 
     That form is ``verify PROPERTY --network NAME=ONNX --timeout SECONDS``.
     """
     import torch
+
+    from steadynet.verification.vnncomp import Instance
 
     if not arguments.network or "=" not in arguments.network:
         raise UserError(f"{arguments.run} is a property: name its network with --network NAME=FILE.onnx")
@@ -77,23 +79,22 @@ def _verify_query(arguments: argparse.Namespace) -> None:
         raise UserError(f"--device {arguments.device} works only for runs: ONNX networks are verified on the CPU")
     use_threads(arguments)
     torch.manual_seed(0)
-    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
+    settings = given_verifier(arguments)
     timeout = settings.pop("timeout", TIMEOUT)
     if not 0 < timeout < float("inf"):
         raise UserError(f"--timeout {timeout:g} must be larger than 0")
-    network = Path(arguments.network.partition("=")[2])
-    decide_one(network, Path(arguments.run), timeout, arguments.verifier, settings)
+    instance = Instance(Path(arguments.network.partition("=")[2]), Path(arguments.run), timeout)
+    decide_one(instance, arguments.verifier, settings)
 
 
-def _asked(arguments: argparse.Namespace) -> RunVerification:
+def _verification(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
     from steadynet.devices import DEVICES, pick_device
     from steadynet.verification.run import RunVerification
     from steadynet.verification.verify import make_verifier
 
-    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
-    verifier = make_verifier(arguments.verifier, settings)
+    verifier = make_verifier(arguments.verifier, given_verifier(arguments))
     device = pick_device(arguments.device, DEVICES)
     use_threads(arguments)
     chosen = select(arguments)
@@ -103,8 +104,8 @@ def _asked(arguments: argparse.Namespace) -> RunVerification:
     )
 
 
-def _going_on(arguments: argparse.Namespace) -> str:
-    """Return the command that goes on with a stopped verification: what the user typed, without ``--fresh``."""
+def _continuation(arguments: argparse.Namespace) -> str:
+    """Return the command that continues a stopped verification: what the user typed, without ``--fresh``."""
     return shlex.join(["steadynet", *(word for word in arguments.words if word != "--fresh")])
 
 
@@ -113,7 +114,7 @@ COMMAND = Command(
     description=(
         "For each test image and radius ε, prove that the network gives every image within ε the right label, or find "
         "one that it gets wrong (a counterexample). Verdicts and counterexamples are written into the run directory. "
-        "If it is stopped, the same command goes on where it was."
+        "If you stop it, run the same command again to continue."
     ),
     usage="RUN [--eps RADIUS ...] [--per-class N] [--timeout SECONDS] [options]",
     examples=(

@@ -6,13 +6,16 @@ import argparse
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steadynet.cli.command import Command, add_threads, positive_seconds, use_threads
 from steadynet.cli.parsing import Parser
-from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifiers
+from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifier
 from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
+
+if TYPE_CHECKING:
+    from steadynet.verification.vnncomp import Instance
 
 TIMEOUT = 120.0  # seconds
 
@@ -45,8 +48,9 @@ def _run(arguments: argparse.Namespace) -> None:
     import torch
 
     from steadynet.verification.verify import make_verifier
+    from steadynet.verification.vnncomp import Instance
 
-    settings = given_verifiers(arguments, [arguments.verifier])[arguments.verifier]
+    settings = given_verifier(arguments)
     make_verifier(arguments.verifier, settings)  # first, so that a misspelt setting is reported before anything is read
     use_threads(arguments)
     torch.manual_seed(0)
@@ -55,22 +59,20 @@ def _run(arguments: argparse.Namespace) -> None:
             raise UserError("give either ONNX and VNNLIB, or --instances, not both")
         _run_list(arguments, settings)
     elif arguments.network and arguments.property:
-        instance = Path(arguments.network), Path(arguments.property), arguments.timeout or TIMEOUT
-        decide_one(*instance, arguments.verifier, settings, arguments.out)
+        instance = Instance(Path(arguments.network), Path(arguments.property), arguments.timeout or TIMEOUT)
+        decide_one(instance, arguments.verifier, settings, arguments.out)
     else:
         raise UserError("give a network and a property (ONNX VNNLIB), or a list of them (--instances FILE)")
 
 
-def decide_one(
-    network: Path, property_file: Path, timeout: float, verifier: str, settings: dict[str, Any], out: str | None = None
-) -> None:
+def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out: str | None = None) -> None:
     """Decide one instance and write the result in VNN-COMP's form into the file ``out``, or print it."""
     from steadynet.cli.display.tables import seconds
     from steadynet.cli.display.terminal import console, messages
     from steadynet.files import write_text
-    from steadynet.verification.vnncomp import Instance, decide
+    from steadynet.verification.vnncomp import decide
 
-    result = decide(Instance(network, property_file, timeout), verifier, **settings)
+    result = decide(instance, verifier, **settings)
     notes = ", ".join(text for text in (result.decided_by, result.reason) if text)
     line = f"{result.verdict.value} in {seconds(result.seconds)}" + (f" ({notes})" if notes else "")
     if out:
@@ -107,9 +109,10 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
             rows = run_instances(listed, results, arguments.verifier, settings, follow)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
-            f"stopped: {sum(found.values())} of {len(listed)} instances are decided; the same command goes on"
+            f"stopped: {sum(found.values())} of {len(listed)} instances are decided. "
+            "Run the same command again to continue"
         ) from stop
-    columns = ("network", "property", "verdict", "seconds", "decided by")
+    columns = ("network", "property", "verdict", "time", "decided by")
     cells = [
         (_name(row.network_name), _name(row.property_name), row.verdict.value, seconds(row.seconds),
          row.reason or row.decided_by)
@@ -128,7 +131,7 @@ COMMAND = Command(
     summary="decide properties of other tools' networks (ONNX, VNN-LIB)",
     description=(
         "Decide properties of ONNX networks that are written as VNN-LIB files: one property, or a list of them as "
-        "VNN-COMP hands them out. If it is stopped, the same command goes on with the list where it was."
+        "VNN-COMP hands them out. If you stop it, run the same command again to continue with the list."
     ),
     usage="(ONNX VNNLIB | --instances FILE) [--out FILE] [--timeout SECONDS] [options]",
     examples=(

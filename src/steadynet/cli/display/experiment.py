@@ -129,7 +129,7 @@ def show_status(path: str, status: ExperimentStatus) -> None:
     if left:
         estimate = eta(status)
         shown = "not known yet" if estimate is None else _time_left(estimate)
-        console.print(f"time left: {shown}" if status.at_work else f"time left, once it goes on: {shown}")
+        console.print(f"time left: {shown}" if status.at_work else f"time left, once it is continued: {shown}")
 
 
 def _time_left(estimate: Eta) -> str:

@@ -49,7 +49,7 @@ class TrainingDisplay:
                 console.print(f"{name}: {', '.join(shown)}", soft_wrap=True)
         done = position.epoch * batches + position.batch
         if done:
-            console.print(f"goes on in epoch {position.epoch + 1} of {epochs}, batch {position.batch + 1}")
+            console.print(f"continues in epoch {position.epoch + 1} of {epochs}, batch {position.batch + 1}")
         self.task = self.progress.add_task("training", total=epochs * batches, completed=done, note="")
 
     def _settings_to_show(self) -> dict[str, dict[str, Any]]:
