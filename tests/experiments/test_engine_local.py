@@ -1,4 +1,4 @@
-"""The engine local: one task a GPU at a time, while others go on; a Ctrl-C in a terminal."""
+"""The engine ``local``: a GPU has one task at a time while others go on; a Ctrl-C in a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sent(list):
 
 
 def pool_of(workers, gpus):
-    """A pool whose workers only note what they are given."""
+    """A pool whose workers only record what they are sent."""
     pool = object.__new__(LocalPool)
     pool._gpus, pool._workers = range(gpus), [_Worker(None, Sent()) for _ in range(workers)]
     return pool
@@ -71,7 +71,7 @@ def test_without_a_gpu_only_workers_count():
 
 
 class OneAtATime(Pool):
-    """Takes one training at a time, and any number of others; everything is done at the next look."""
+    """Takes one training at a time and any number of other tasks, which are all done at the next call of ``events``."""
 
     def __init__(self):
         self.running, self.together = [], []
@@ -139,7 +139,7 @@ def test_a_ctrl_c_in_a_terminal_saves_every_training_in_the_middle_of_its_epoch(
     while under_way() < 2:
         assert process.poll() is None, (tmp_path / "log").read_text()
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)  # the whole group hears it
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
     assert process.wait() == 130
     said = (tmp_path / "log").read_text()
     assert "stopped: everything done is saved" in said

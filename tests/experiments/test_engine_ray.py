@@ -1,4 +1,4 @@
-"""The engine ray on a real cluster of two nodes on this machine: what it makes, nodes that die, files that travel."""
+"""The engine ``ray`` on a real cluster of two nodes on this machine: its results, nodes that die, copied files."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ BATCHES = 4  # an epoch
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 GRID = {
     "name": "tiny",
-    "training": {"data": "digits", "epochs": 40, "lr": 2e-3, "eps": 0.1, "train_images": 400, "batch_size": 100},
-    # property after property, each a tenth of a second
-    "verification": {"eps": [0.02], "per_class": 6, "timeout": 100, "shard": 20, "verifier": "milp"},
+    "training": {"data": "digits", "epochs": 5, "lr": 2e-3, "eps": 0.1, "train_images": 400, "batch_size": 100},
+    # property after property, each a twentieth of a second
+    "verification": {"eps": [0.01], "per_class": 6, "timeout": 100, "shard": 30, "verifier": "milp"},
     "evaluation": {"pgd_steps": 3, "images": 50},
     "models": {"M1": {}},
     "methods": {"natural": {}},
@@ -42,7 +42,7 @@ GRID = {
 SEEDS = (0, 1)
 ATTEMPTS = 3  # to kill a node in the middle of a task
 PROPERTIES = 60  # a network
-MIDDLE = range(1, 12)  # of the 20 properties of a shard
+MIDDLE = range(1, 18)  # of the 30 properties of a shard
 own_view = pytest.mark.skipif(
     not Path("/proc/self/cwd").exists(), reason="needs a path that each process sees elsewhere"
 )
@@ -81,7 +81,7 @@ class Nodes:
 
 
 class Killer(Watcher):
-    """Kills a node when both verify, until that costs one a task; keeps what was decided before it."""
+    """Kills a node while both verify, until a task is lost by it; keeps the verdicts from before."""
 
     def __init__(self, nodes, root):
         self.nodes, self.root = nodes, root
@@ -114,21 +114,21 @@ def nodes(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def connected(nodes):
-    """A connection that is kept, so that workers are warm."""
+    """A connection that all tests share, so that the workers have started."""
     with connect(ray, nodes.cluster.address):
         yield
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """What the engine local makes of the grid."""
+    """The results of the engine ``local``."""
     out = tmp_path_factory.mktemp("local")
     assert not reproduce(grid_from(GRID, None, "tiny"), out, Local(), seeds=SEEDS).failures
     return made_in(out)
 
 
 def made_in(out):
-    """The table but for times, the verdicts as they stand in their files, and the files of every run."""
+    """The table without times, the verdicts as they are in their files, and the files of all runs."""
     lines = (out / "table.csv").read_text().splitlines()
     table = [line for line in lines if not any(metric in line for metric in SECONDS)]
     runs = sorted((out / "runs").iterdir())
@@ -139,7 +139,7 @@ def made_in(out):
 
 
 def check_grid(nodes, out, expected):
-    """The same table as by the engine local, though a node dies; nothing lost, nothing decided twice."""
+    """The table is the same as by the engine ``local`` although a node dies; nothing is lost or decided twice."""
     for attempt in range(ATTEMPTS):
         place = out / f"attempt-{attempt}"
         killer = Killer(nodes, place)
@@ -185,7 +185,7 @@ def test_a_training_outlives_its_node_and_is_saved_by_ctrl_c(nodes, tmp_path, mo
             done.clear()
         done[event.task] = max(event.done, done.get(event.task, 0))
         if lost and done.get(lost[0]):
-            assert done[lost[0]] > BATCHES  # its first word: it has not started anew
+            assert done[lost[0]] > BATCHES  # its first report: it has not started again
             raise KeyboardInterrupt
         if not killed and len(done) == 2 and min(done.values()) > 4 * BATCHES:
             killed.append(nodes.kill_and_replace())

@@ -1,4 +1,4 @@
-"""Grids that run: done once, skipped afterwards, failing in part, with a status, and killed at any moment."""
+"""Grids that run: what is done is not done again, some tasks fail, some processes are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from verified import refused, said
 DYING = """
 
 def dying(image_shape, classes):
-    "Kills whoever builds it, the first times."
+    "Kills the process that builds it, the first times."
     import os, pathlib
     here = pathlib.Path({folder!r})
     count = len(list(here.glob("death-*")))
@@ -46,7 +46,7 @@ def dying(image_shape, classes):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """(grid, directory): a grid done undisturbed."""
+    """(grid, directory): a grid that ran undisturbed."""
     folder = tmp_path_factory.mktemp("grid")
     grid = write_grid(folder)
     code, output = reproduce(grid, folder / "out")
@@ -75,7 +75,7 @@ def test_what_is_on_disk(finished):
     assert {"scale", "seeds", "steadynet", "torch", "cores", "started", "date", "engine"} <= set(made)
 
 
-def test_proofs_and_attacks_tell_that_they_begin(finished):
+def test_proofs_and_attacks_report_that_they_begin(finished):
     tasks = json.loads((finished[1] / "status.json").read_text())["tasks"].values()
     tasks = [task for task in tasks if task["kind"] in ("verify", "evaluate")]
     assert {task["first_done"] for task in tasks} == {0}

@@ -13,11 +13,19 @@ from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.table import MISSED
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The folder of the experiments that are done: what has the same configuration is trained and verified once."""
+    return tmp_path_factory.mktemp("experiments")
+
+
 @pytest.mark.parametrize("name", names())
-def test_it_runs(name, tmp_path):
-    code, output = reproduce(name, tmp_path / "out", "--scale", "smoke")
+def test_it_runs(name, done):
+    earlier = [str(path) for path in done.iterdir() if path.is_dir()]
+    reuse = ["--reuse", *earlier] if earlier else []
+    code, output = reproduce(name, done / name, "--scale", "smoke", *reuse)
     assert code == 0, output
-    rows = json.loads((tmp_path / "out" / "table.json").read_text())
+    rows = json.loads((done / name / "table.json").read_text())
     cells = {(cell.model, cell.variant.label) for cell in cells_of(read_grid(name, "smoke"), [0])}
     assert {(row["model"], row["label"]) for row in rows} == cells
     without = {row["metric"] for row in rows if row["value"] is None and row["note"] != MISSED}
@@ -31,7 +39,7 @@ def test_it_runs(name, tmp_path):
 
 
 def test_as_a_user_starts_it(tmp_path, capfd):
-    """With workers that start from nothing, as on every machine; in this process."""
+    """In this process, with workers that the forkserver starts, as for every user."""
     words = ["--scale", "smoke", "--only", "model=M1", "method=nbc", "--workers", "1", "--out", str(tmp_path / "out")]
     assert main(["reproduce", "sabr", *words]) == 0
     output = capfd.readouterr()

@@ -1,4 +1,4 @@
-"""Tuning: a strength that costs a given accuracy, or the word that there is none."""
+"""Tuning: a strength that costs a given accuracy is found, or it is said that there is none."""
 
 from __future__ import annotations
 
@@ -85,6 +85,13 @@ def test_a_window_that_cannot_be_reached(natural, tmp_path, capsys):
     assert "nbc cannot reach the window" in capsys.readouterr().out
     assert not (out / "weights.safetensors").exists()
     assert not json.loads((out / "tuning.json").read_text())["reached"]
+
+
+def test_a_run_that_was_not_tuned_is_not_overwritten(natural, capsys):
+    before = files(natural)
+    assert tune(natural, natural, 5, 60) == 2
+    assert "holds a run that was not tuned" in capsys.readouterr().err
+    assert files(natural) == before
 
 
 def test_what_is_wrong_is_said(natural, tmp_path, capsys):

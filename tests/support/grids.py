@@ -1,4 +1,4 @@
-"""A grid that is done in seconds, and what tests ask of it."""
+"""A grid that takes seconds, and helpers to run it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ training = {{ epochs = 1 }}
 
 
 def write_grid(folder: Path, *changes: tuple[str, str]) -> Path:
-    """The grid's file, with what it is about beside it; some text replaced by other text."""
+    """Write the grid, its data and its networks; ``changes`` replace some of its text."""
     folder.mkdir(parents=True, exist_ok=True)
     write_inputs(folder)
     text = GRID.format(folder=folder)
@@ -71,13 +71,13 @@ def write_grid(folder: Path, *changes: tuple[str, str]) -> Path:
 
 
 def command_line_with_forks(arguments: list[str], output: Path) -> None:
-    """``steadynet`` in a process of its own, whose workers are there at once: it has imported all, and one thread."""
+    """Run ``steadynet`` in a process of its own whose workers are forked, so that they import nothing again."""
     local.START = "fork"
     command_line(arguments, output)
 
 
 def reproduce(grid: Path | str, out: Path, *words: str) -> tuple[int, str]:
-    """The exit code, and everything that was said."""
+    """Run ``steadynet reproduce``; return the exit code and the output."""
     code = finish(command_line_with_forks, words_of(grid, out, *words), out.with_suffix(".log"))
     return code, out.with_suffix(".log").read_text()
 
@@ -87,14 +87,14 @@ def words_of(grid: Path | str, out: Path, *words: str) -> list[str]:
 
 
 def table(out: Path) -> list[dict]:
-    """The table without what depends on how fast the machine is."""
+    """Read the table, without the metrics that depend on how fast the machine is."""
     rows = json.loads((out / "table.json").read_text())
     seconds = tuple(f"{name}{end}" for name in SECONDS for end in ("", "_delta"))
     return [row for row in rows if row["metric"] not in seconds]
 
 
 def give_to_a_slow_starter(root: Path) -> None:
-    """A process with one worker that takes a while to begin, as on a machine with much to do."""
+    """Start one worker that takes a while to begin, as on a busy machine."""
     work = local._work
 
     def late(*arguments: object) -> None:
@@ -108,7 +108,7 @@ def give_to_a_slow_starter(root: Path) -> None:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process is there, and not only waiting to be buried."""
+    """Return whether a process is running; one that has ended and was not waited for is not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -1,1 +1,1 @@
-"""The paper's experiments, a grid of networks and methods each: trained, evaluated, verified, tabulated, resumable."""
+"""Experiments: grids of networks and methods that are trained, evaluated, verified and shown in a table."""
