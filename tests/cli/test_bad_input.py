@@ -26,7 +26,7 @@ BROKEN_MODELS = {
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """A finished run, a stopped one, and everything that a training could wrongly be given."""
+    """A finished run, a stopped one, and every kind of wrong input for a training."""
     folder = tmp_path_factory.mktemp("bad")
     write_inputs(folder)
     for name, text in BROKEN_MODELS.items():
@@ -63,7 +63,7 @@ def folder(prepared, tmp_path):
 
 
 def refused(capsys, folder, *arguments):
-    """The one line a command is refused with; nothing in the folder has changed."""
+    """Run a command that must be refused, and return its one line; nothing in the folder may change."""
     before = files(folder)
     assert main([str(word) for word in arguments]) == 2
     output = capsys.readouterr()
@@ -150,7 +150,7 @@ def test_trainings_that_are_refused(prepared, tmp_path, capsys, changes, said):
     assert not any(tmp_path.iterdir())
 
 
-def test_an_absent_gpu_is_said(prepared, tmp_path, capsys, monkeypatch):
+def test_a_missing_gpu_is_reported(prepared, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     line = refused(capsys, prepared, "train", *tiny(prepared, device="cuda"), "--out", tmp_path / "new")
     assert "device cuda is not available on this machine" in line
@@ -205,7 +205,7 @@ def test_commands_that_are_refused(prepared, capsys, arguments, said):
     assert said in refused(capsys, prepared, *(word.replace("{}", str(prepared)) for word in arguments))
 
 
-# What was damaged since
+# Damaged files
 
 
 def truncate(path):
@@ -242,7 +242,7 @@ def test_a_damaged_checkpoint(folder, stopped, capsys, damage):
     assert "checkpoint.safetensors is damaged and cannot be used" in line
 
 
-def test_every_flipped_byte_of_a_checkpoints_facts_is_seen(stopped):
+def test_every_flipped_byte_of_a_checkpoints_metadata_is_detected(stopped):
     path = stopped / "checkpoint.safetensors"
     whole = path.read_bytes()
     start = whole.index(b"position")
@@ -292,7 +292,7 @@ def test_damaged_metrics_do_not_stop_a_training(stopped, capsys):
     assert [row.epoch for row in RunDirectory(stopped).read_metrics()] == [1, 2]
 
 
-def test_an_evaluation_that_cannot_be_written_is_shown_all_the_same(folder, capsys):
+def test_an_evaluation_that_cannot_be_written_is_still_shown(folder, capsys):
     (folder / "run" / "evaluation.json").mkdir()
     assert main(["evaluate", str(folder / "run"), "--pgd-steps", "1", "--eps", "0.1"]) == 2
     output = capsys.readouterr()
@@ -301,8 +301,8 @@ def test_an_evaluation_that_cannot_be_written_is_shown_all_the_same(folder, caps
     assert len(output.err.splitlines()) == 1
 
 
-def test_a_folder_without_rights(folder, capsys, monkeypatch):
-    """Root may write everywhere, so the right is taken away from the call."""
+def test_a_folder_without_write_permission(folder, capsys, monkeypatch):
+    """Root may write everywhere, so the call itself is made to fail."""
 
     def denied(*_, **__):
         raise PermissionError(13, "Permission denied")

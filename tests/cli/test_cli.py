@@ -32,7 +32,7 @@ STEADYNET = Path(sys.executable).with_name("steadynet")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run, with what it was made of beside it."""
+    """A finished run; its data and model file are beside it."""
     folder = tmp_path_factory.mktemp("finished")
     write_inputs(folder)
     assert main(["train", *tiny(folder, method="nbc", eps=0.05), "--out", str(folder / "run")]) == 0
@@ -190,7 +190,7 @@ def test_the_rows_of_an_epoch_fit_a_narrow_terminal(terminal):
 
 @pytest.mark.skipif(shutil.which("script") is None, reason="needs script, of util-linux")
 def test_a_training_in_a_real_terminal_leaves_only_its_rows(run, tmp_path):
-    """Under ``script``, which gives it a terminal: what is left on the screen is what a pipe would get."""
+    """``script`` gives it a terminal. What stays on the screen is what a pipe would get."""
     command = f"{STEADYNET} train {' '.join(tiny(run.parent))} --out {tmp_path / 'run'}"
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "80"}
     written = subprocess.check_output(["script", "-qec", command, "/dev/null"], env=environment).decode()

@@ -40,7 +40,7 @@ def test_every_state_is_shown():
     assert set(STATES) == set(get_args(State))
 
 
-def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkeypatch):
+def test_ended_and_running_tasks_are_printed_as_plain_lines(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(experiment_display, "LINE_INTERVAL", -1.0)
     monkeypatch.setattr(experiment_display, "BAR_INTERVAL", -1.0)
     running = [Event(name, "running", done, 4, "epoch 1/4") for name in NAMES for done in (0, 1)]
@@ -50,7 +50,7 @@ def test_what_ends_and_what_runs_is_said_in_plain_lines(tmp_path, capsys, monkey
     assert lines[-1] == "1/2 one done"
 
 
-def test_it_is_not_said_all_the_time(tmp_path, capsys, monkeypatch):
+def test_running_tasks_are_not_printed_all_the_time(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(experiment_display, "BAR_INTERVAL", -1.0)
     assert lines_of(tmp_path, capsys, *[Event("one", "running", done, 9) for done in range(9)]) == []
 
@@ -77,12 +77,12 @@ def test_the_time_left_counts_the_silence_before_many_verdicts_at_once(tmp_path,
     assert bar.fields["left"] == "4 min left"
 
 
-def test_the_time_left_of_a_search_is_that_of_its_present_training(tmp_path, monkeypatch):
+def test_the_time_left_of_a_search_is_that_of_its_current_training(tmp_path, monkeypatch):
     task, _ = after(tmp_path, monkeypatch, 91, (0.0, 1), (900.0, 90), (1000.0, 1), (1010.0, 11))
     assert task.seconds_left(now=1010.0) == pytest.approx(80.0)
 
 
-def test_differences_to_a_method_that_is_not_there_are_not_shown(capsys):
+def test_differences_to_a_missing_method_are_not_shown(capsys):
     row = TableRow("grid", "digits", "M1", Variant.plain("rs+nbc"), 0, "unsat_percent", 0.1, 80.0, 8, 10, None, "run")
     for difference, shown in ((None, False), (20.0, True)):
         show_table("A grid", [row, dataclasses.replace(row, metric="unsat_percent_delta", value=difference)])

@@ -1,4 +1,4 @@
-"""``steadynet verify``: what a user gets, what is written, and what a mistake is answered by."""
+"""``steadynet verify``: what it shows, what it writes, and how it answers mistakes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from verified import SELECTION, found, refused, rows_of, said
 # What it shows and writes
 
 
-def test_a_row_a_property_and_every_counterexample_replays(whole, trained):
+def test_there_is_one_row_per_property_and_every_counterexample_replays(whole, trained):
     rows, network = rows_of(whole), load_trained(trained).network
     test = data.load(str(trained.parent / "small.npz")).test
     assert len(rows) == 3 * 12
@@ -139,13 +139,13 @@ def test_a_row_is_read_back_as_it_was():
     assert (cells["stable_share"], cells["reason"], cells["data"]) == ("", 'said "no" and left', "own, data.npz")
 
 
-# Mistakes and mishaps
+# Mistakes and failures
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [(1, "eps,index"), (5, "0.3,oops"), (5, "0.3" + ",1" * 18), (7, ""), (9, '"0.3,1')]
 )
-def test_a_damaged_file_is_named_and_left(verified, capsys, number, text):
+def test_a_damaged_file_is_named_and_not_changed(verified, capsys, number, text):
     path = verified / "verdicts.csv"
     lines = path.read_text().splitlines()
     lines[number - 1] = text
@@ -171,7 +171,7 @@ def test_a_damaged_file_is_named_and_left(verified, capsys, number, text):
         (["--data", "digits"], "cannot take images of shape"),
     ],
 )
-def test_a_mistake_is_answered_by_one_line(run, capsys, flags, complaint):
+def test_a_mistake_gets_one_line(run, capsys, flags, complaint):
     assert complaint in refused(capsys, "verify", run, *flags)
     assert not (run / "verdicts.csv").exists()
 
@@ -189,7 +189,7 @@ def test_a_full_disk_keeps_what_is_decided(run, whole, tmp_path):
     assert found(run) == found(whole)
 
 
-def test_training_anew_forgets_the_verdicts(verified, trained, capsys):
+def test_training_again_removes_the_verdicts(verified, trained, capsys):
     said(capsys, "train", *tiny(trained.parent), "--out", verified, "--overwrite")
     assert not (verified / "verdicts.csv").exists()
     assert not (verified / "counterexamples").exists()
@@ -238,14 +238,14 @@ def test_a_new_verifier_is_one_file(guess, run, capsys):
     assert "did you mean 'word'" not in refused(capsys, *ask, "--attack-steps", 3)
 
 
-def test_a_counterexample_that_is_none_is_an_error(guess, run, capsys):
+def test_a_wrong_counterexample_is_an_error(guess, run, capsys):
     text = said(capsys, "verify", run, "--verifier", "guess", "--eps", "0.05", "--per-class", 3, "--word", "sat")
     wrong = sum(row.verdict is Verdict.ERROR for row in rows_of(run))
     assert wrong >= 8  # those that the network classifies rightly
     assert f"{wrong} × the counterexample given does not replay" in text
 
 
-def test_a_proof_that_an_attack_refutes_is_told(guess, run, capsys):
+def test_a_proof_that_an_attack_refutes_is_reported(guess, run, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         assert main(["verify", str(run), "--verifier", "guess", "--eps", "0.7", "--per-class", "1"]) == 0
