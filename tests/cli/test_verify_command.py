@@ -69,6 +69,7 @@ def test_the_table(verified, capsys):
     for words in ("ε 0.05", "proved (UNSAT)", "time-outs", "stable neurons (crown)", "Time_U+T", "PGD-100 accuracy"):
         assert words in text
     assert "errors" not in text
+    assert "unsat: proved for float32 execution in any order of summation (guarantee: checked)" in text
     assert text.splitlines()[-1] == f"written: {verified / 'verdicts.csv'}"
 
 

@@ -139,6 +139,9 @@ def test_an_experiment_at_smoke_scale(smoke, tmp_path, capsys):
     facts = dict(page["experiments"][0]["facts"])
     assert {"scale", "seeds", "hardware", "date", "verifier", "time-out"} <= set(facts)
     assert facts["scale"] == "smoke"
+    meaning = "proved for float32 execution in any order of summation (guarantee: checked)"
+    assert facts["meaning of UNSAT"] == meaning
+    assert meaning in page["gallery"]["guarantees"]
     text = (tmp_path / "tables" / "sabr.md").read_text()
     assert "| ε | metric | sabr, ours | sabr, paper | nbc, ours | nbc, paper |" in text
     assert re.search(r"\| 0\.1 \| UNSAT % \| .*/\d.* \| 22\.0 \| .* \| \*\*100\.0\*\* \|", text)

@@ -56,6 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _show(result: CrossCheckSummary) -> None:
     from steadynet.cli.display.tables import seconds, table
     from steadynet.cli.display.terminal import console
+    from steadynet.verification.guarantees import count_guarantees, describe_proofs
     from steadynet.verification.properties import Verdict
 
     names = list(result.verifiers)
@@ -72,6 +73,8 @@ def _show(result: CrossCheckSummary) -> None:
     rows.append(["total time", "", "", *(seconds(total.seconds) for total in totals)])
     table(f"{result.run}: {len(result.properties)} properties", ["ε", "image", "label", *names], rows)
     for name in names:
+        if proofs := describe_proofs(count_guarantees(row.results[name] for row in result.properties)):
+            console.print(f"{name}: {proofs}", soft_wrap=True, markup=False)
         for reason in dict.fromkeys(row.results[name].reason for row in result.properties):
             if reason:
                 console.print(f"{name}: {reason}", soft_wrap=True, markup=False)

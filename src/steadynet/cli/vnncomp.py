@@ -70,10 +70,11 @@ def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out:
     from steadynet.cli.display.tables import seconds
     from steadynet.cli.display.terminal import console, messages
     from steadynet.files import write_text
+    from steadynet.verification.guarantees import describe_guarantee
     from steadynet.verification.vnncomp import decide
 
     result = decide(instance, verifier, **settings)
-    notes = ", ".join(text for text in (result.decided_by, result.reason) if text)
+    notes = ", ".join(text for text in (result.decided_by, result.reason, describe_guarantee(result)) if text)
     line = f"{result.verdict.value} in {seconds(result.seconds)}" + (f" ({notes})" if notes else "")
     if out:
         write_text(Path(out), result.text())
@@ -88,6 +89,7 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
 
     from steadynet.cli.display.tables import seconds, table
     from steadynet.cli.display.terminal import console, progress_bar
+    from steadynet.verification.guarantees import count_guarantees, describe_proofs
     from steadynet.verification.instances import InstanceRow, ResultTable, read_instances, run_instances
 
     listed = read_instances(Path(arguments.instances))
@@ -120,6 +122,8 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     ]  # fmt: skip
     counts = ", ".join(f"{number} {verdict}" for verdict, number in found.most_common())
     table(f"{arguments.instances}: {counts}", columns, cells)
+    if proofs := describe_proofs(count_guarantees(rows)):
+        console.print(proofs, soft_wrap=True, markup=False)
     console.print(f"written: {results.path}", soft_wrap=True, markup=False)
 
 

@@ -13,6 +13,7 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.report.pictures import Pictures, PictureShape
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.trained import load_trained
+from steadynet.verification.guarantees import describe_guarantee
 from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row
 
@@ -46,6 +47,7 @@ class GalleryProperty:
     stable_share: float | None
     decided_by: str
     reason: str
+    guarantee: str  # what the verdict rests on, in words
     picture: int | None
     difference: str | None = None  # as ``Counterexample`` stores it
     predicted: int | None = None  # the class that the network gives the counterexample
@@ -114,6 +116,7 @@ def _property(row: Row, run: int, picture: int | None) -> GalleryProperty:
         row.stable_share,
         row.decided_by,
         row.reason,
+        describe_guarantee(row),
         picture,
     )
 

@@ -136,6 +136,7 @@ def _part_as_json(part: ClaimPart) -> JsonObject:
 def _gallery_as_json(gallery: Gallery) -> JsonObject:
     """The gallery. Its properties are stored as columns, which keeps a page with thousands of them small."""
     shown = gallery.properties
+    guarantees = list(dict.fromkeys(entry.guarantee for entry in shown))
     return {
         "columns": {
             "run": [entry.run for entry in shown],
@@ -148,6 +149,7 @@ def _gallery_as_json(gallery: Gallery) -> JsonObject:
             "stable": [_short(entry.stable_share) for entry in shown],
             "decidedBy": [entry.decided_by for entry in shown],
             "reason": [entry.reason for entry in shown],
+            "guarantee": [guarantees.index(entry.guarantee) for entry in shown],
             "picture": [entry.picture for entry in shown],
             "difference": [entry.difference for entry in shown],
             "predicted": [entry.predicted for entry in shown],
@@ -156,6 +158,7 @@ def _gallery_as_json(gallery: Gallery) -> JsonObject:
         "shapes": [asdict(shape) for shape in gallery.shapes],
         "runs": [asdict(run) for run in gallery.runs],
         "verdicts": [verdict.value for verdict in VERDICTS],
+        "guarantees": guarantees,
         "notes": gallery.notes,
     }
 

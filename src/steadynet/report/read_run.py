@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from steadynet.experiments.variants import Variant
 from steadynet.report.records import Run
 from steadynet.runs.directory import RunDirectory
+from steadynet.verification.guarantees import describe_guarantee
+from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row, read_rows
 
 
@@ -25,11 +27,13 @@ def _of_one_verifier(rows: list[Row]) -> list[Row]:
 
 
 def verification_facts(runs: Iterable[Run]) -> dict[str, str]:
-    """The verifiers, their time-outs, and the bounds that stable neurons were counted by, as a report shows them."""
+    """The verifiers, their time-outs, what a proof guarantees, and how stable neurons were counted, for a report."""
     rows = [row for run in runs for row in run.verdicts]
+    guarantees = Counter(describe_guarantee(row) for row in rows if row.verdict is Verdict.UNSAT)
     facts = {
         "verifier": ", ".join(sorted({row.verifier for row in rows})),
         "time-out": ", ".join(f"{limit:g} s" for limit in sorted({row.timeout for row in rows})),
+        "meaning of UNSAT": "; ".join(text for text, _ in guarantees.most_common()),
         "stable neurons by": ", ".join(sorted({row.stable_method for row in rows if row.stable_method})),
     }
     return {key: value for key, value in facts.items() if value}

@@ -14,6 +14,7 @@ from torch import Tensor
 from steadynet.data import Images
 from steadynet.errors import UserError
 from steadynet.files import write_json
+from steadynet.graph.rounding import Arithmetic
 from steadynet.interchange.onnx.files import load_model
 from steadynet.interchange.onnx.runtime import runtime_function
 from steadynet.interchange.onnx.writer import export_onnx
@@ -21,7 +22,7 @@ from steadynet.interchange.vnnlib.robustness import write_robustness
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
-from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
 from steadynet.verification.summary import VerdictCounts
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verify import replay_counterexample
@@ -47,6 +48,20 @@ class VerifierResult:
     seconds: float
     decided_by: str
     reason: str
+    arithmetic: Arithmetic | None
+    guarantee: Guarantee | None
+
+    @classmethod
+    def of(cls, result: Result) -> VerifierResult:
+        """Return what the summary holds of a result."""
+        return cls(
+            result.verdict,
+            round(result.seconds, 6),
+            result.decided_by,
+            result.reason,
+            result.arithmetic,
+            result.guarantee,
+        )
 
 
 @dataclass(frozen=True)
@@ -233,10 +248,7 @@ class CrossCheck:
             eps=eps,
             index=int(self.index[position]),
             label=int(self.labels[position]),
-            results={
-                name: VerifierResult(result.verdict, round(result.seconds, 6), result.decided_by, result.reason)
-                for name, result in results.items()
-            },
+            results={name: VerifierResult.of(result) for name, result in results.items()},
         )
 
     def _total(self, name: str) -> VerifierTotal:

@@ -17,6 +17,7 @@ from steadynet.devices import full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
+from steadynet.verification.guarantees import count_guarantees
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdict_key import property_keys
@@ -127,6 +128,7 @@ class RunVerification:
             verdicts_file=str(self.run.verdicts),
             radii=tuple(radii),
             reasons=dict(Counter(row.reason for row in self.rows.values() if row.reason)),
+            guarantees=count_guarantees(self.rows.values()),
         )
 
     def attack(self, eps: float, steps: int) -> int:

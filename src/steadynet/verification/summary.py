@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from steadynet.verification.guarantees import GuaranteeCount
 from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row
 
@@ -82,6 +83,7 @@ class VerificationSummary:
     verdicts_file: str
     radii: tuple[RadiusSummary, ...]
     reasons: dict[str, int]  # why there is no verdict, and how often
+    guarantees: tuple[GuaranteeCount, ...] = ()  # what the proofs and the counterexamples rest on, and how many
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as ``steadynet verify --json`` prints it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,6 +104,30 @@ def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: o
     return replace(result, seconds=time.perf_counter() - started)
 
 
+def combine(boxes: Sequence[Result]) -> InstanceResult:
+    """Combine the results of all boxes of an instance, none of which is a counterexample or timed out.
+
+    Args:
+        boxes: One result per box. A property without any input has none.
+
+    Returns:
+        ``unsat`` if every box is proved, with the weakest guarantee among them; otherwise ``error`` or ``unknown``.
+    """
+    for verdict in (Verdict.ERROR, Verdict.UNKNOWN):  # an error is tried again, an unknown is not
+        for box in boxes:
+            if box.verdict is verdict:
+                return InstanceResult(verdict, decided_by=box.decided_by, reason=box.reason)
+    proofs = [box.stated() for box in boxes]
+    arithmetics, guarantees = {proof.arithmetic for proof in proofs}, {proof.guarantee for proof in proofs}
+    weakest = [kind for kind in (Guarantee.TOOL, Guarantee.SOLVER) if kind in guarantees]
+    return InstanceResult(
+        Verdict.UNSAT,
+        decided_by=proofs[-1].decided_by if proofs else DecidedBy.NO_INPUT,
+        arithmetic=Arithmetic.EXACT if Arithmetic.EXACT in arithmetics else Arithmetic.FLOAT32,
+        guarantee=weakest[0] if weakest else Guarantee.CHECKED,
+    )
+
+
 class _InstanceDecider:
     """Decides one instance before ``deadline``, on the clock ``time.perf_counter``."""
 
@@ -111,15 +136,7 @@ class _InstanceDecider:
         self.network = read_onnx(instance.network)
         self.runtime = flat_runtime_function(instance.network)
         self.property = read_vnnlib(instance.property_file)
-        self.not_decided: list[Result] = []  # boxes with an unknown or an error: more time would not help
-        # the weakest proof so far; a property without any input needs none
-        self.proof = Result(
-            Verdict.UNSAT,
-            0.0,
-            decided_by=DecidedBy.NO_INPUT,
-            arithmetic=Arithmetic.FLOAT32,
-            guarantee=Guarantee.CHECKED,
-        )
+        self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
         self._check_sizes(instance)
 
     def seconds_left(self) -> float:
@@ -143,13 +160,7 @@ class _InstanceDecider:
             waiting = outcome
         if waiting:
             return InstanceResult(Verdict.TIMEOUT)
-        if self.not_decided:
-            first = min(self.not_decided, key=lambda result: result.verdict is not Verdict.ERROR)  # errors are retried
-            return InstanceResult(first.verdict, decided_by=first.decided_by, reason=first.reason)
-        proof = self.proof
-        return InstanceResult(
-            Verdict.UNSAT, decided_by=proof.decided_by, arithmetic=proof.arithmetic, guarantee=proof.guarantee
-        )
+        return combine(self.boxes)
 
     def _decide_once(self, waiting: list[BoxProperties]) -> list[BoxProperties] | InstanceResult:
         """Give each box an equal share of the time left. Return the boxes that timed out, or a counterexample."""
@@ -177,15 +188,9 @@ class _InstanceDecider:
             if confirmed is not None:
                 return confirmed
             reason = "the counterexample found does not replay on ONNX Runtime"
-            self.not_decided.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
-        elif result.verdict is Verdict.UNSAT:
-            self.proof = replace(
-                result,
-                arithmetic=max(result, self.proof, key=_weakness_of_arithmetic).arithmetic,
-                guarantee=max(result, self.proof, key=_weakness_of_guarantee).guarantee,
-            )
+            self.boxes.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
         elif result.verdict is not Verdict.TIMEOUT:
-            self.not_decided.append(result)
+            self.boxes.append(result)
         return None
 
     def _replayed(self, group: BoxProperties, index: int, result: Result) -> InstanceResult | None:
@@ -228,14 +233,6 @@ class _InstanceDecider:
                 f"{instance.property_file} speaks of {wanted.input_size} inputs and {wanted.output_size} outputs, "
                 f"but {instance.network} has {inputs} and {outputs}"
             )
-
-
-def _weakness_of_arithmetic(proof: Result) -> int:
-    return [Arithmetic.FLOAT32, Arithmetic.EXACT, None].index(proof.arithmetic)
-
-
-def _weakness_of_guarantee(proof: Result) -> int:
-    return [Guarantee.CHECKED, Guarantee.SOLVER, Guarantee.TOOL, None].index(proof.guarantee)
 
 
 def _flat(point: Tensor) -> Vector:

@@ -8,6 +8,7 @@ from rich.progress import Progress
 
 from steadynet.cli.display.tables import count_of, percent, seconds, table
 from steadynet.cli.display.terminal import console
+from steadynet.verification.guarantees import describe_proofs
 from steadynet.verification.run import RunVerification
 from steadynet.verification.summary import RadiusSummary, VerdictSummary, VerificationSummary
 from steadynet.verification.verdicts import Row
@@ -29,7 +30,7 @@ def follow_verification(progress: Progress, verification: RunVerification) -> Ca
 
 
 def show_verification(result: VerificationSummary) -> None:
-    """Print verdicts, times and accuracy under attack as a table, and below it what went wrong and how often."""
+    """Print verdicts, times and accuracy under attack as a table, then what a proof guarantees and what went wrong."""
     radii = result.radii
     table(
         f"{result.run}: {radii[0].verdicts.properties} properties per radius by {result.verifier}, "
@@ -37,6 +38,8 @@ def show_verification(result: VerificationSummary) -> None:
         ["", *(f"ε {radius.eps:.4g}" for radius in radii)],
         _verdict_rows(radii),
     )
+    if proofs := describe_proofs(result.guarantees):
+        console.print(proofs, soft_wrap=True, markup=False)
     for reason, count in result.reasons.items():
         console.print(f"{count} × {reason}", soft_wrap=True, markup=False)
 

@@ -111,6 +111,7 @@ function cardView(number) {
     ["proved margin", margin === null ? "–" : String(margin)],
     ["stable neurons", stable === null ? "–" : `${(100 * stable).toFixed(1)} %`],
     ["decided by", columns.decidedBy[number]],
+    ["meaning", GALLERY.guarantees[columns.guarantee[number]]],
     ["reason", columns.reason[number]],
   ].filter(([, value]) => value);
   return make("article", { class: "card" },
