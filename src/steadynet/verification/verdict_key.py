@@ -24,7 +24,7 @@ from steadynet.verification.verifiers import Verifier
 # Raised with every fix that could change a verdict, so that no verdict from before the fix is used again.
 # 1: rounding errors were estimated as independent; HiGHS' word counted as a proof. Verdicts had no version.
 # 2: rounding is bounded rigorously, for sums in any order; leaves are proved by checked multipliers of the linear
-#    program; maxima are written as ReLUs; programs for HiGHS are scaled.
+#    program; maxima are written as ReLUs; programs for HiGHS are scaled; constants that were rounded are counted.
 SOUNDNESS_VERSION = 2
 
 NEVER_AGAIN = "once-"  # the start of a key whose verdict is never used again
