@@ -63,10 +63,14 @@ class MixedIntegerProgram:
     def minimise(self, form: Tensor, limits: Limits, presolve: bool) -> Minimum:
         """Minimise form[0] + form[1:] · variables."""
         unit = self.size(form) or 1.0
+        model = self._model(form / unit)
+        seconds = limits.end - time.perf_counter()  # building the model takes its share
+        if seconds <= 0:
+            return Minimum(-np.inf, None, False)
         solver = highspy.Highs()
         options: dict[str, bool | int | float | str] = {
             "output_flag": False, "threads": 1, "presolve": "on" if presolve else "off",
-            "time_limit": max(limits.end - time.perf_counter(), 0.01), "objective_target": limits.target / unit,
+            "time_limit": seconds, "objective_target": limits.target / unit,
             "mip_rel_gap": 0.0, "mip_abs_gap": TOLERANCE, "small_matrix_value": SMALLEST_ENTRY,
             "mip_feasibility_tolerance": TOLERANCE, "primal_feasibility_tolerance": TOLERANCE,
             "dual_feasibility_tolerance": TOLERANCE,
@@ -79,7 +83,7 @@ class MixedIntegerProgram:
                 event.data_in.user_interrupt = True
 
         solver.cbMipInterrupt.subscribe(interrupt)
-        solver.passModel(self._model(form / unit))
+        solver.passModel(model)
         solver.run()
         return self._minimum(solver, unit, limits.enough)
 
