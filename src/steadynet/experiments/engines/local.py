@@ -86,7 +86,8 @@ class LocalPool(Pool):
 
     def __init__(self, root: Path, workers: int, threads: int, gpus: int = 0) -> None:
         self._processes: Any = multiprocessing.get_context(START)
-        if START == "forkserver":  # which imports once what every worker needs; a missing module is skipped
+        if START == "forkserver":
+            # The server imports these once for all workers. torch.optim needs the second; a missing module is skipped.
             self._processes.set_forkserver_preload(["steadynet.experiments.jobs", "torch._dynamo"])
         self._root, self._threads, self._gpus = root, threads, range(gpus)
         self._workers = [self._start() for _ in range(workers)]
