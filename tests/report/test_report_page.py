@@ -192,8 +192,11 @@ def test_two_runs_of_a_kind_are_told_apart(tmp_path):
 
 def test_the_verifier_that_decided_most_is_shown(tmp_path):
     rows = [verdict(number, verifier="ours") for number in range(3)] + [verdict(0, verifier="other")]
+    rows.append(verdict(1, verifier="ours", verdict=Verdict.TIMEOUT, key="of a corrected version"))
     (found,) = collect([write_run(tmp_path / "run", rows)])
     assert {row.verifier for row in found.runs[0].verdicts} == {"ours"}
+    expected = [(0, Verdict.UNSAT), (1, Verdict.TIMEOUT), (2, Verdict.UNSAT)]
+    assert sorted((row.index, row.verdict) for row in found.runs[0].verdicts) == expected
 
 
 def test_data_that_is_not_here_is_said(tmp_path):

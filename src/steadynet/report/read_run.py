@@ -19,10 +19,14 @@ def read_run(folder: RunDirectory, name: str, dataset: str, model: str, variant:
 
 
 def _of_one_verifier(rows: list[Row]) -> list[Row]:
-    """Keep the rows of the verifier, with its settings, that decided most. A later row replaces an earlier one."""
+    """Keep the rows of the verifier, with its settings, that decided most.
+
+    A later row replaces an earlier one of the same image and radius, even if their keys differ. The earlier row then
+    belongs to a network, a label or a version of the verifier that has been replaced.
+    """
     counts = Counter((row.data, row.verifier, row.settings) for row in rows)
     chosen = max(counts, key=lambda key: counts[key], default=None)
-    found = {(row.eps, row.index, row.key): row for row in rows if (row.data, row.verifier, row.settings) == chosen}
+    found = {(row.eps, row.index): row for row in rows if (row.data, row.verifier, row.settings) == chosen}
     return sorted(found.values(), key=lambda row: row.eps)
 
 
