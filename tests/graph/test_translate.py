@@ -86,7 +86,6 @@ ON_FEATURES = {
     "addition in place": written(added_in_place, **IN_PLACE),
     "subtraction in place": written(subtracted_in_place, **IN_PLACE),
     "products in place": written(scaled_in_place),
-    "relu in place of the input": written(lambda net, x: net.a(F.relu_(x) + x)),
     "functions": written(lambda net, x: torch.relu(net.a(x)).relu() + F.relu(net.b(x), inplace=True).relu_()),
     "leaky relu": written(lambda net, x: F.leaky_relu(net.a(x), 0.3) - net.act(net.b(x)), act=nn.LeakyReLU(0.2)),
     "numbers": written(lambda net, x: (2 - net.a(x) * 3 + 1) / -4 - 5 + 0.5 * net.b(x)),
@@ -189,7 +188,9 @@ REFUSED = {
     "must return one tensor made from its input": written(lambda net, x: net.a.weight),
     "branches on data": written(lambda net, x: net.a(x) if x.sum() > 0 else net.b(x)),
     "read wrongly": written(lambda net, x: net.a(x) if isinstance(x, Tensor) else net.b(x)),
-    "do the same at every call": written(lambda net, x: x + torch.rand(4)),
+    "when it is run again on the same images": written(lambda net, x: x + torch.rand(4)),
+    "changes the images that it is given": written(lambda net, x: net.a(F.relu_(x) + x)),
+    "clamp of something that is not data (layer 'clamp')": written(lambda net, x: torch.clamp(net.a.bias, min=x)),
 }
 REFUSED_IMAGES = {
     "a transposition that moves the batch axis (layer 'permute')": Written(lambda net, x: x.permute(1, 0, 2, 3)),

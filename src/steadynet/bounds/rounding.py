@@ -27,16 +27,16 @@ from steadynet.graph.operations import Interval, Shape
 from steadynet.graph.rounding import (
     LONG_SUM,
     LONGEST_SUM,
-    Arithmetic,
+    OWN_ROUNDING,
     Execution,
     Rounding,
+    execution_error,
     gamma,
     underflow_unit,
     unit_roundoff,
 )
 
 _SLOPES_AND_SPLITS = 8  # roundings of a coefficient at a ReLU: slopes, their difference, products, sum, multiplier
-_OWN_ROUNDING = 1 + 1e-3  # of sizes and errors, which are sums of up to a few thousand positive numbers
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ValueRounding:
         size: (properties, channels) or (properties, \\*shape), the size of the sums that the value is computed by.
         terms: how many roundings a number of the value sees when the network is run.
         transposed_terms: how many roundings a coefficient sees when a pass goes back through the operation.
-        constants: how many roundings are in the constants of the operation.
+        constants: how many roundings the constants of the operation saw.
         numbers: how many numbers the value has.
         largest_inputs: (properties,), the sum of the operation's inputs at their largest: underflow scales with it.
     """
@@ -88,21 +88,13 @@ class NetworkRounding:
         }
         return replace(self, values=values)
 
-    def execution_error(self, rounding: Rounding) -> Tensor | float:
-        """How far the network may lie from its graph at an operation: its own arithmetic, and the graph's constants."""
-        terms = rounding.constants
-        if self.execution.arithmetic is Arithmetic.FLOAT32 and rounding.terms:
-            terms += rounding.terms + 1
-        if not terms:
-            return 0.0
-        relative = gamma(terms, self.execution.dtype) * _OWN_ROUNDING
-        return relative * rounding.size + 2 * terms * underflow_unit(self.execution.dtype)
-
     def widened(self, value: Interval, rounding: Rounding) -> Interval:
         """An interval that an operation computed, with room for its rounding and for that of the network."""
         dtype = value.lower.dtype
-        own = gamma(rounding.terms + _SLOPES_AND_SPLITS, dtype) * _OWN_ROUNDING
-        room = own * rounding.size + 2 * rounding.terms * underflow_unit(dtype) + self.execution_error(rounding)
+        own = gamma(rounding.terms + _SLOPES_AND_SPLITS, dtype) * OWN_ROUNDING
+        room = (
+            own * rounding.size + 2 * rounding.terms * underflow_unit(dtype) + execution_error(rounding, self.execution)
+        )
         return Interval(value.lower - room, value.upper + room)
 
     def errors_of_pass(self, dtype: torch.dtype) -> PassErrors:
@@ -112,9 +104,10 @@ class NetworkRounding:
         summed = longest * unit_roundoff(torch.float64) if longest < LONGEST_SUM else torch.inf
         for position, value in self.values.items():
             size = value.size.double()
-            executed = self.execution_error(Rounding(size, value.terms, value.transposed_terms, value.constants))
+            sums = Rounding(size, value.terms, value.transposed_terms, value.constants)
+            executed = execution_error(sums, self.execution)
             relative = gamma(value.transposed_terms, dtype) + summed
-            errors[position] = (relative * size + executed) * _OWN_ROUNDING
+            errors[position] = (relative * size + executed) * OWN_ROUNDING
             per_number = (value.transposed_terms + 2) * underflow_unit(dtype)
             underflow = underflow.to(size.device) + per_number * (value.largest_inputs.double() + value.numbers)
         return PassErrors(errors, underflow)

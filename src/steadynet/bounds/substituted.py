@@ -21,11 +21,12 @@ def _constant_or_identity(bounds: Interval, slope: float) -> Relaxation:
     return Relaxation(active, active, torch.where(bounds.lower >= 0, 0.0, bounds.upper.clamp_min(0)))
 
 
-def substituted_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
+def substituted_bounds(network: nn.Module, region: InputRegion, *, check: bool = True) -> LayerBounds:
     """Bounds of every ReLU input and of the logits, never wider than plain intervals, differentiable in the weights.
 
     A layer behind always-active ReLUs is a linear function of what lies before them, so terms that intervals count
     twice cancel. Only ReLUs that plain intervals leave unstable are bounded again; the output is left to intervals.
+    ``check`` is that of :func:`~steadynet.graph.translate.graph_of`.
 
     >>> from torch import tensor
     >>> network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1), nn.ReLU())  # y = relu(h₁ − h₂), h₁ = h₂
@@ -35,6 +36,6 @@ def substituted_bounds(network: nn.Module, region: InputRegion) -> LayerBounds:
     >>> abs(lower.item()), abs(upper.item())
     (0.0, 0.0)
     """
-    graph = graph_of(network, region.lower.shape[1:])
+    graph = graph_of(network, region.lower.shape[1:], check=check)
     bounded, values = propagate(graph, Interval(region.lower, region.upper), relax=_constant_or_identity)
     return LayerBounds("improved-ibp", bounded.relus(), values[-1])

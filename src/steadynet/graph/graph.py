@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -84,6 +84,10 @@ class Graph:
         kept = (self.producer(old) for old in sorted(needed))
         return Graph(tuple(replace(node, inputs=tuple(moved[source] for source in node.inputs)) for node in kept))
 
+    def converted(self, convert: Callable[[Tensor], Tensor]) -> Graph:
+        """Return the same graph with its tensors in another precision or on another device."""
+        return Graph(tuple(replace(node, operation=_converted(node.operation, convert)) for node in self.nodes))
+
     def values(self, images: Tensor) -> list[Tensor]:
         """Compute every value for a batch of images; the last one is the network's output."""
         values = [images]
@@ -97,3 +101,8 @@ class Graph:
         for node in self.nodes:
             bounds.append(node.operation.interval(*(bounds[position] for position in node.inputs)))
         return bounds
+
+
+def _converted(operation: Operation, convert: Callable[[Tensor], Tensor]) -> Operation:
+    tensors = {name: convert(value) for name, value in vars(operation).items() if isinstance(value, Tensor)}
+    return replace(operation, **tensors) if tensors else operation  # type: ignore[type-var]

@@ -122,11 +122,14 @@ class Monotone(Operation):
 
 @dataclass(frozen=True)
 class Dense(Affine):
-    """A dense layer on the last axis: weight (out, in); bias (out) or None."""
+    """A dense layer on the last axis: weight (out, in); bias (out) or None.
+
+    ``roundings`` is how many roundings the weight saw if it was computed from other constants.
+    """
 
     weight: Tensor
     bias: Tensor | None
-    rounded: bool = False  # whether the weights are the nearest numbers to others
+    roundings: int = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.linear(inputs[0], self.weight, self.bias)
@@ -136,7 +139,7 @@ class Dense(Affine):
 
     def rounding(self, *largest: Tensor) -> Rounding:
         outputs, inputs = self.weight.shape
-        return Rounding(self.size(largest[0]), inputs + 1, outputs, 2 if self.rounded else 0)
+        return Rounding(self.size(largest[0]), inputs + 1 + self.roundings, outputs, self.roundings)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows @ self.weight]
@@ -150,7 +153,10 @@ class Dense(Affine):
 
 @dataclass(frozen=True)
 class Convolution(Affine):
-    """A 2-d convolution: weight (out, in / groups, kernel height, kernel width); bias (out) or None."""
+    """A 2-d convolution: weight (out, in / groups, kernel height, kernel width); bias (out) or None.
+
+    ``roundings`` is how many roundings the weight saw if it was computed from other constants.
+    """
 
     weight: Tensor
     bias: Tensor | None
@@ -158,6 +164,7 @@ class Convolution(Affine):
     padding: Pair
     dilation: Pair
     groups: int
+    roundings: int = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.conv2d(inputs[0], self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -167,7 +174,8 @@ class Convolution(Affine):
 
     def rounding(self, *largest: Tensor) -> Rounding:
         outputs, inputs, height, width = self.weight.shape
-        return Rounding(self.size(largest[0]), inputs * height * width + 1, outputs // self.groups * height * width)
+        terms, transposed = inputs * height * width + 1 + self.roundings, outputs // self.groups * height * width
+        return Rounding(self.size(largest[0]), terms, transposed, self.roundings)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [self.transposed(rows, shapes[0])]
@@ -193,14 +201,19 @@ class Convolution(Affine):
 class Scale(Affine):
     """x · factor + shift with constants that broadcast: batch norm, normalisation, constants added or multiplied.
 
-    ``behind_shift`` is the size of the terms that the shift was computed from, where these may cancel: batch norm has
-    shift = bias − mean · factor, and a network may be run as (x − mean) · factor + bias.
+    Attributes:
+        factor: What the input is multiplied by.
+        shift: What is added.
+        behind_shift: The size of the terms that the shift was computed from, where these may cancel: batch norm has
+            shift = bias − mean · factor, and a network may be run as (x − mean) · factor + bias.
+        roundings: How many roundings the constants saw if they were computed from others, relative to ``factor`` and
+            ``behind_shift``. A network may compute them on its own, and round as often.
     """
 
     factor: Tensor
     shift: Tensor
     behind_shift: Tensor | None = None
-    rounded: bool = False  # whether the constants were computed from others: batch norm, a quotient
+    roundings: int = 0
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] * self.factor + self.shift
@@ -209,10 +222,9 @@ class Scale(Affine):
         return half_width * self.factor.abs()
 
     def rounding(self, *largest: Tensor) -> Rounding:
-        # Batch norm is run as a difference, two products and a sum, or as a product and a sum. Its constants have
-        # seen a sum, a root, two quotients or products and a difference.
         shift = self.shift.abs() if self.behind_shift is None else self.behind_shift
-        return Rounding(self.spread(largest[0]) + shift, 4, 1, 6 if self.rounded else 0)
+        # a product and a sum; and a network that computes the constants on its own may round them as often
+        return Rounding(self.spread(largest[0]) + shift, 2 + self.roundings, 1, self.roundings)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows * self.factor]
@@ -236,13 +248,18 @@ class ReLU(Monotone):
 
 @dataclass(frozen=True)
 class Sum(Monotone):
-    """The sum of two tensors, as in a residual connection."""
+    """The sum of two tensors, as in a residual connection.
+
+    ``terms`` is larger than 1 in a chain that stands for one sum of several tensors, which may be run in any order.
+    """
+
+    terms: int = 1
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] + inputs[1]
 
     def rounding(self, *largest: Tensor) -> Rounding:
-        return Rounding(largest[0] + largest[1], 1, 1)
+        return Rounding(largest[0] + largest[1], self.terms, 1)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows, rows]

@@ -77,3 +77,24 @@ def gamma(terms: int, dtype: torch.dtype) -> float:
     """
     share = terms * unit_roundoff(dtype)
     return share / (1 - share) if share < 0.5 else float("inf")
+
+
+OWN_ROUNDING = 1 + 1e-3  # of sizes and errors, which are sums of up to a few thousand positive numbers
+
+
+def execution_error(rounding: Rounding, execution: Execution) -> Tensor | float:
+    """How far a network may lie from its graph at an operation: its own arithmetic, and the graph's constants.
+
+    >>> sums = Rounding(torch.tensor([2.0**20]), terms=1, transposed_terms=1)
+    >>> execution_error(sums, Execution(Arithmetic.FLOAT32, torch.float32)), execution_error(
+    ...     sums, Execution(Arithmetic.EXACT, torch.float32)
+    ... )
+    (tensor([0.125...]), 0.0)
+    """
+    terms = rounding.constants
+    if execution.arithmetic is Arithmetic.FLOAT32 and rounding.terms:
+        terms += rounding.terms + 1
+    if not terms:
+        return 0.0
+    relative = gamma(terms, execution.dtype) * OWN_ROUNDING
+    return relative * rounding.size + 2 * terms * underflow_unit(execution.dtype)

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU, Scale
+from steadynet.graph.batch_norm import batch_norm_scale
+from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU
 from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.rearrangements import Pad
 
@@ -49,15 +50,8 @@ def _padding(module: nn.Conv2d) -> Pair:
 def _batch_norm(module: nn.BatchNorm1d | nn.BatchNorm2d, shape: Shape) -> Operation:
     if module.running_mean is None or module.running_var is None:
         raise NoBoundsError("batch norm without running statistics")
-    factor = torch.rsqrt(module.running_var + module.eps)
-    factor = factor if module.weight is None else factor * module.weight
-    shift = -module.running_mean * factor
-    behind_shift = shift.abs()
-    if module.bias is not None:
-        shift, behind_shift = shift + module.bias, behind_shift + module.bias.abs()
-    per_channel = (-1, *[1] * (len(shape) - 2))  # the input is (batch, channels, …)
-    factor, shift, behind_shift = (constant.view(per_channel) for constant in (factor, shift, behind_shift))
-    return Scale(factor, shift, behind_shift, rounded=True)
+    mean, variance = module.running_mean, module.running_var
+    return batch_norm_scale(mean, variance, module.eps, module.weight, module.bias, axes=len(shape) - 2)
 
 
 def leaky_relu(slope: float) -> Operation:

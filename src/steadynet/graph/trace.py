@@ -54,8 +54,13 @@ class Trace(torch.fx.Interpreter):
     def __init__(self, network: nn.Module, shape: tuple[int, ...]) -> None:
         if is_patched(network):
             raise UnsupportedNetworkError(f"no bounds for a {type(network).__name__} with hooks or a replaced forward")
+        self.network = network
         self.changed: dict[torch.fx.Node, list[torch.fx.Node]] = {}
         self._versions: dict[torch.fx.Node, int] = {}
+        self._copies: dict[torch.fx.Node, Tensor] | None = None
+        self._made: dict[
+            str, Any
+        ] = {}  # tensors made in the forward, which torch.fx keeps as attributes of the network
         attributes = set(vars(network))
         try:
             with torch.inference_mode(False), torch.no_grad(), evaluation_mode(network):
@@ -68,8 +73,13 @@ class Trace(torch.fx.Interpreter):
                 f"(its forward branches on data, or uses something other than PyTorch): {reason}"
             ) from error
         finally:
-            for name in set(vars(network)) - attributes:  # torch.fx leaves tensors made in the forward there
-                delattr(network, name)
+            for name in set(vars(network)) - attributes:
+                self._made[name] = vars(network).pop(name)
+
+    @property
+    def last_call(self) -> torch.fx.Node:
+        """The call that returns the network's output."""
+        return list(self.graph.nodes)[-1]
 
     @property
     def values(self) -> dict[torch.fx.Node, Any]:
@@ -87,7 +97,27 @@ class Trace(torch.fx.Interpreter):
             self._versions[node] = self.values[node]._version
         if isinstance(result, Tensor):
             self._versions[n] = result._version
+            if self._copies is not None:
+                self._copies[n] = result.clone()
         return result
+
+    def results_on(self, images: Tensor) -> dict[torch.fx.Node, Tensor]:
+        """Run the calls on other images; return a copy of each result that is a tensor, as it was when it was computed.
+
+        The results on the example inputs are kept.
+        """
+        kept = self.env, self.changed, self._versions
+        self.changed, self._versions, self._copies = {}, {}, {}
+        try:
+            vars(self.network).update(self._made)
+            with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self.network):
+                self.run(images.clone())
+            return self._copies
+        finally:
+            for name in self._made:
+                vars(self.network).pop(name)
+            self.env, self.changed, self._versions = kept
+            self._copies = None
 
 
 def is_patched(module: nn.Module) -> bool:

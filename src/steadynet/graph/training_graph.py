@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from steadynet.graph.batch_norm import batch_norm_scale
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Scale
 from steadynet.graph.trace import UnsupportedNetworkError
@@ -69,6 +70,7 @@ class LiveGraph:
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self._kept: dict[tuple[int, ...], Graph] = {}
+        self._checked: set[tuple[int, ...]] = set()
 
     def graph(self, shape: tuple[int, ...], statistics: Statistics | None = None) -> Graph:
         """Return the graph for inputs of one shape.
@@ -80,7 +82,8 @@ class LiveGraph:
         Raises:
             UnsupportedNetworkError: The network has no graph, or runs other batch norms in training than in evaluation.
         """
-        traced = self._kept.get(shape) or graph_of(self.network, shape)
+        traced = self._kept.get(shape) or graph_of(self.network, shape, check=shape not in self._checked)
+        self._checked.add(shape)
         result = _with_statistics(traced, self.network, statistics or {})
         kept = [node for node, now in zip(traced.nodes, result.nodes, strict=True) if node is now]
         if not any(_is_computed(value) for node in kept for value in vars(node.operation).values()):
@@ -109,7 +112,4 @@ def _with_statistics(graph: Graph, network: nn.Module, statistics: Statistics) -
 
 def _scale(module: nn.Module, mean: Tensor, variance: Tensor, like: Tensor) -> Scale:
     assert isinstance(module, BATCH_NORMS)
-    factor = torch.rsqrt(variance + module.eps)
-    factor = factor if module.weight is None else factor * module.weight
-    shift = -mean * factor if module.bias is None else module.bias - mean * factor
-    return Scale(factor.view_as(like), shift.view_as(like))
+    return batch_norm_scale(mean, variance, module.eps, module.weight, module.bias, axes=like.dim() - 1)

@@ -14,10 +14,12 @@ import torch.fx
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from steadynet.graph.agreement import check_agreement, check_weights
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Operation, ReLU, Scale, Sum
+from steadynet.graph.purity import BATCH, check_function
 from steadynet.graph.rearrangements import Concat, Permute, Reshape
 from steadynet.graph.tables import (
     ADDITIONS,
@@ -44,10 +46,9 @@ from steadynet.graph.tables import (
     max_pool,
 )
 from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
-from steadynet.networks.evaluation_mode import evaluation_mode
 
 
-def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
+def graph_of(network: nn.Module, input_shape: tuple[int, ...], *, check: bool = True) -> Graph:
     """Translate a network in evaluation mode into a graph.
 
     The network is traced at each call, which takes some milliseconds, so the graph is that of the network as it is now.
@@ -56,12 +57,15 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
     Args:
         network: The network.
         input_shape: The shape of one input, without the batch.
+        check: Whether to check, by some passes on random images, that the network is a function without noise or state
+            and that the graph computes the same, layer by layer. Training skips this after its first step.
 
     Returns:
         The graph.
 
     Raises:
-        UnsupportedNetworkError: The network does something for which no bounds are known, or cannot be traced.
+        UnsupportedNetworkError: The network does something for which no bounds are known, or cannot be traced; it has
+            noise or state, changes its images, or has weights that are not finite.
 
     >>> graph = graph_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,))
     >>> [(node.name, type(node.operation).__name__, node.inputs) for node in graph.nodes]
@@ -72,22 +76,15 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...]) -> Graph:
         if shape != network.input_shape:
             raise UnsupportedNetworkError(f"this network takes inputs of shape {network.input_shape}, not {shape}")
         return network.graph
-    graph = _Translation(network, Trace(network, shape)).graph()
-    _check_same_output(network, graph, example_inputs(network, 3, shape))
+    trace = Trace(network, shape)
+    translation = _Translation(network, trace)
+    graph = translation.graph()
+    if check:
+        check_weights(network, graph)
+        check_function(network, example_inputs(network, BATCH, shape))
+        for batch in (BATCH, 1):
+            check_agreement(graph, trace, translation.calls, example_inputs(network, batch, shape))
     return graph
-
-
-def _check_same_output(network: nn.Module, graph: Graph, images: Tensor) -> None:
-    """Compare the outputs of the graph and of the network: a graph of another function would prove nothing."""
-    name = type(network).__name__
-    try:
-        with torch.no_grad(), evaluation_mode(network):
-            expected, found = network(images.clone()), graph.values(images)[-1]
-    except RuntimeError as error:
-        raise UnsupportedNetworkError(f"{name} does not take a batch of {len(images)}: {error}") from error
-    tolerance = 1e-3 * float(expected.abs().max() + 1e-6)
-    if expected.shape != found.shape or not torch.allclose(expected, found, rtol=1e-3, atol=tolerance):
-        raise UnsupportedNetworkError(f"{name} was read wrongly: does its forward do the same at every call?")
 
 
 class _Translation:
@@ -97,6 +94,8 @@ class _Translation:
         nodes: The nodes of the graph so far.
         place: The position in the graph of the result of each call that depends on the network's input.
         seen: The calls that the walk has passed.
+        calls: The call that computes each value of the graph, by position. Some values have none: one call may become
+            several operations.
     """
 
     def __init__(self, network: nn.Module, trace: Trace) -> None:
@@ -104,6 +103,7 @@ class _Translation:
         self.nodes: list[Node] = []
         self.place: dict[torch.fx.Node, int] = {}
         self.seen: set[torch.fx.Node] = set()
+        self.calls: dict[int, torch.fx.Node] = {}
 
     def graph(self) -> Graph:
         """Translate the whole network."""
@@ -162,10 +162,21 @@ class _Translation:
         if any(source not in self.place for source in sources):
             raise NoBoundsError(f"{_operation_name(call)} with something that is not data")
         self.nodes.append(Node(_layer_name(call), operation, tuple(self.place[source] for source in sources)))
+        self._computed(call)
+
+    def _computed(self, call: torch.fx.Node) -> None:
+        """Note that the last node computes the result of a call."""
         self.place[call] = len(self.nodes)
+        self.calls[len(self.nodes)] = call
+
+    def _source(self, call: torch.fx.Node) -> torch.fx.Node:
+        source = call.all_input_nodes[0]
+        if source not in self.place and call.target not in CONCATENATIONS:
+            raise NoBoundsError(f"{_operation_name(call)} of something that is not data")
+        return source
 
     def _module(self, call: torch.fx.Node, module: nn.Module) -> None:
-        source = call.all_input_nodes[0]
+        source = self._source(call)
         if is_patched(module):
             raise NoBoundsError(f"a {type(module).__name__} with hooks or a replaced forward")
         if isinstance(module, RESHAPING_MODULES):
@@ -182,7 +193,7 @@ class _Translation:
                 self._add(call, build(module, self._shape(source)), source)
 
     def _function(self, call: torch.fx.Node) -> None:
-        source = call.all_input_nodes[0]
+        source = self._source(call)
         resolved: Any = self.trace.map_nodes_to_values((call.args[1:], dict(call.kwargs)), call)
         args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
         if call.target in RELUS:
@@ -207,11 +218,12 @@ class _Translation:
             raise NoBoundsError(_operation_name(call))
 
     def _clip(self, call: torch.fx.Node, source: torch.fx.Node, least: Any, most: Any) -> None:
-        place = self.place[source]
+        place = self.place[call] = self.place[source]
         for operation in clipping(*limits(least, most), self._like(0.0)):
             self.nodes.append(Node(_layer_name(call), operation, (place,)))
             place = len(self.nodes)
-        self.place[call] = place
+        if place != self.place[source]:
+            self._computed(call)
 
     def _concatenate(self, call: torch.fx.Node, axis: int) -> None:
         parts: Any = call.args[0] if call.args else call.kwargs["tensors"]
@@ -248,7 +260,7 @@ class _Translation:
             one = self._like(1.0)
             self.nodes.append(Node(f"{_layer_name(call)} (negated)", Scale(-one, 0 * one), (self.place[right],)))
             self.nodes.append(Node(_layer_name(call), Sum(), (self.place[left], len(self.nodes))))
-            self.place[call] = len(self.nodes)
+            self._computed(call)
         else:
             raise NoBoundsError("a product or quotient of data")
 
@@ -263,7 +275,7 @@ class _Translation:
         elif call.target in PRODUCTS:
             operation = Scale(constant, torch.zeros_like(constant))
         else:
-            operation = Scale(1 / constant, torch.zeros_like(constant), rounded=True)
+            operation = Scale(1 / constant, torch.zeros_like(constant), roundings=1)
         self._add(call, operation, source)
 
     def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:

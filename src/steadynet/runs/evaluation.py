@@ -132,9 +132,10 @@ def interval_stable_share(
     part = images.subset(torch.arange(min(count or len(images), len(images))))
     total = 0.0
     with torch.no_grad(), evaluation_mode(network):
-        for pixels, _ in batches(part, batch_size):
+        for number, (pixels, _) in enumerate(batches(part, batch_size)):
             try:
-                bounds = interval_bounds(network, InputRegion.around(pixels.to(device), radius))
+                region = InputRegion.around(pixels.to(device), radius)
+                bounds = interval_bounds(network, region, check=number == 0)
             except UnsupportedNetworkError:
                 return None
             total += float(bounds.stable_share().sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
+from steadynet.graph.purity import check_function
 from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 
@@ -80,9 +81,11 @@ class Properties:
         region: The inputs that each property speaks of, one box per property.
         origin: The same properties on the device where they were made, if they were moved. A counterexample must
             be one there, too.
+        checked: Whether the network and the labels were checked already. Parts of properties are not checked again.
 
     Raises:
-        UserError: The images have a lower precision than float32, for which no bounds are computed.
+        UserError: The images have another precision than the network, or a lower one than float32; the network does not
+            take such images, has noise or state, or changes its images; or it has no such label.
 
     Example:
         >>> network = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -96,10 +99,13 @@ class Properties:
     labels: Tensor
     region: InputRegion
     origin: Properties | None = None
+    checked: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.images.is_floating_point() and torch.finfo(self.images.dtype).bits < 32:
             raise UserError(f"images of {self.images.dtype}: bounds hold for networks in float32 or float64 only")
+        if len(self.labels) and not self.checked:
+            _check_network(self.network, self.images, self.labels)
 
     @classmethod
     def around(cls, network: nn.Module, images: Tensor, labels: Tensor, eps: float) -> Properties:
@@ -111,14 +117,42 @@ class Properties:
 
     def __getitem__(self, rows: Tensor | slice) -> Properties:
         origin = None if self.origin is None else self.origin[rows.to("cpu") if isinstance(rows, Tensor) else rows]
-        return Properties(self.network, self.images[rows], self.labels[rows], self.region[rows], origin)
+        return Properties(self.network, self.images[rows], self.labels[rows], self.region[rows], origin, checked=True)
 
     def moved(self, network: nn.Module, device: torch.device) -> Properties:
         """Return the same properties for a copy of the network on another device."""
         images, labels, *corners = (
             tensor.to(device) for tensor in (self.images, self.labels, self.region.lower, self.region.upper)
         )
-        return Properties(network, images, labels, InputRegion(*corners), origin=self)
+        return Properties(network, images, labels, InputRegion(*corners), origin=self, checked=True)
+
+
+def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Check that the network is a function of such images, and that it has these labels among its classes."""
+    weights = (value for value in (*network.parameters(), *network.buffers()) if value.is_floating_point())
+    precision = next((weight.dtype for weight in weights), images.dtype)
+    if precision != images.dtype:
+        raise UserError(
+            f"the network computes in {_name(precision)}, but the images are {_name(images.dtype)}: convert one of them"
+        )
+    try:
+        scores = check_function(network, images)
+    except UserError:
+        raise
+    except Exception:  # a forward that breaks in a way of its own is an error of every property, with its reason
+        return
+    if scores.dim() != 2:
+        raise UserError(f"the network gives an image scores of shape {tuple(scores.shape[1:])}, not one per class")
+    if not bool(scores.isfinite().all()):
+        raise UserError("the network gives the first image scores that are NaN or infinite: so are some of its weights")
+    classes, least, most = scores.shape[1], int(labels.min()), int(labels.max())
+    if not 0 <= least <= most < classes:
+        wrong = least if least < 0 else most
+        raise UserError(f"there is a label {wrong}, but the network has {classes} classes: 0 to {classes - 1}")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
     matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
     bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
     value = add(
-        "constraints", Dense(_float32(matrix), _float32(-bound), rounded=_is_rounded(matrix, bound)), len(nodes)
+        "constraints", Dense(_float32(matrix), _float32(-bound), roundings=int(_is_rounded(matrix, bound))), len(nodes)
     )
     # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:

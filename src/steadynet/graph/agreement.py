@@ -1,0 +1,62 @@
+"""Check that a graph is the network that it was translated from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.fx
+from torch import Tensor, nn
+
+from steadynet.devices import full_precision, plain_convolutions
+from steadynet.errors import one_line
+from steadynet.graph.execution import first_deviation
+from steadynet.graph.graph import Graph
+from steadynet.graph.operations import Scale
+from steadynet.graph.purity import same_bits
+from steadynet.graph.trace import Trace, UnsupportedNetworkError
+from steadynet.networks.evaluation_mode import evaluation_mode
+
+
+def check_weights(network: nn.Module, graph: Graph) -> None:
+    """Refuse weights that are not finite, and factors that lost digits when they were computed from other weights.
+
+    Raises:
+        UnsupportedNetworkError: There is such a weight; the message names its layer.
+    """
+    name = type(network).__name__
+    for node in graph.nodes:
+        tensors = [value for value in vars(node.operation).values() if isinstance(value, Tensor)]
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+            raise UnsupportedNetworkError(f"{name} has weights that are NaN or infinite (layer '{node.name}')")
+        if isinstance(node.operation, Scale) and node.operation.roundings:
+            size = node.operation.factor.abs()
+            if bool(((size > 0) & (size < torch.finfo(size.dtype).smallest_normal)).any()):
+                raise UnsupportedNetworkError(f"{name} multiplies by a number that underflows (layer '{node.name}')")
+
+
+def check_agreement(graph: Graph, trace: Trace, calls: Mapping[int, torch.fx.Node], images: Tensor) -> None:
+    """Compare a graph with its network, layer by layer: a graph of another function would prove nothing.
+
+    Args:
+        graph: The graph.
+        trace: The trace of the network that it was translated from.
+        calls: The call of the trace that computes each value of the graph, by position.
+        images: What to compare on, (batch, *shape).
+
+    Raises:
+        UnsupportedNetworkError: They differ by more than rounding, or the network does not take such a batch.
+    """
+    network, name = trace.network, type(trace.network).__name__
+    try:
+        with full_precision(images.device), plain_convolutions(), torch.no_grad(), evaluation_mode(network):
+            expected = network(images.clone())
+            results = trace.results_on(images)
+    except RuntimeError as error:
+        raise UnsupportedNetworkError(f"{name} does not take a batch of {len(images)}: {one_line(error)}") from error
+    if not same_bits(results[trace.last_call], expected):
+        raise UnsupportedNetworkError(f"{name} was read wrongly: its forward does something else when it is traced")
+    computed = {position: results[call] for position, call in calls.items()}
+    deviation = first_deviation(graph, images, computed, images.dtype)
+    if deviation is not None:
+        raise UnsupportedNetworkError(f"{name} was read wrongly: {deviation}")
