@@ -34,4 +34,6 @@ def batch_norm_scale(
     if bias is not None:
         shift, behind_shift = shift + bias, behind_shift + bias.abs()
     per_channel = (-1, *[1] * axes)
-    return Scale(*(constant.view(per_channel) for constant in (factor, shift, behind_shift)), roundings=_ROUNDINGS)
+    return Scale(
+        factor.view(per_channel), shift.view(per_channel), behind_shift.view(per_channel), roundings=_ROUNDINGS
+    )
