@@ -205,7 +205,9 @@ def locked_file(path: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=PATIENCE, poll_interval=0.01)
         except Timeout as error:
-            raise UserError(f"another process has kept {path} locked for {PATIENCE:g} s: end it, then go on") from error
+            raise UserError(
+                f"another process has kept {path} locked for {PATIENCE:g} s: end that process, then try again"
+            ) from error
     try:
         yield
     finally:

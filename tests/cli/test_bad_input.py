@@ -134,7 +134,7 @@ def refused(capsys, folder, *arguments):
         ({"config": "{}/broken.toml"}, "broken.toml is not valid TOML"),
         ({"config": "{}/misspelt.toml"}, "unknown setting 'epoch': did you mean 'epochs'?"),
         ({"config": "{}/flat.toml"}, "methods holds a table for each method"),
-        ({"out": "{}/run"}, "exists: --resume goes on with it, --overwrite replaces it"),
+        ({"out": "{}/run"}, "exists: give --resume to continue it, or --overwrite to replace it"),
         ({"out": "{}/notes"}, "exists and is not a run directory: choose another --out"),
         ({"out": "{}/net.py"}, "exists and is not a run directory: choose another --out"),
         ({"out": "{}/net.py/run"}, "cannot write"),

@@ -1,4 +1,4 @@
-"""The engine ``local``: a GPU has one task at a time while others go on; a Ctrl-C in a terminal."""
+"""The engine ``local``: a GPU has one task at a time while others continue; a Ctrl-C in a terminal."""
 
 from __future__ import annotations
 

@@ -301,8 +301,8 @@ def test_parts(method, parts):
     ("method", "message"),
     [
         ("madri", "unknown method 'madri': did you mean 'madry'"),
-        ("", "unknown method ''"),
-        ("madry+", "unknown method ''"),
+        ("", "method '' is empty: write nbc"),
+        ("madry+", "method 'madry+' has nothing before or after a"),
         ("madry+trades", "joins madry and trades"),
         ("nbc+nbc", "names a part twice"),
     ],

@@ -118,7 +118,7 @@ def test_a_signal_to_any_process_saves_and_stops_all(inputs, tmp_path):
     assert finish_ranks([*flags, "--out", str(out)], tmp_path / "said", first=signalled) == [130, 130]
     assert (tmp_path / "said-0").read_text().splitlines()[-1] == (
         "steadynet: stopped in epoch 2 after batch 2; everything is saved. "
-        f"Go on with: torchrun … -m steadynet train --resume --out {out}"
+        f"Continue with: torchrun … -m steadynet train --resume --out {out}"
     )
     assert (tmp_path / "said-1").read_text() == ""
     assert finish_ranks(["train", "--resume", "--out", str(out)], tmp_path / "said") == [0, 0]

@@ -1,4 +1,4 @@
-"""A training that is stopped, however, goes on to the same bits."""
+"""A training that was stopped, in whatever way, continues and ends with the same bits."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_signal_saves_in_mid_epoch(inputs, tmp_path, number):
     said = (tmp_path / "said").read_text().splitlines()
     assert said[-1] == (
         "steadynet: stopped in epoch 2 after batch 2; everything is saved. "
-        f"Go on with: steadynet train --resume --out '{out}'"
+        f"Continue with: steadynet train --resume --out '{out}'"
     )
     assert finish(command_line, ["train", "--resume", "--out", str(out)], tmp_path / "said") == 0
     assert "continues in epoch 2 of 2, batch 3" in (tmp_path / "said").read_text()

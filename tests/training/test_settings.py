@@ -79,7 +79,7 @@ def test_a_radius_in_grey_levels_is_explained(text):
         ({"methods": 3}, "methods holds a table for each method: [methods.nbc]"),
         ({"method": "trades+madry"}, "only regularisers can join another method"),
         ({"method": "nbc+nbc"}, "names a part twice"),
-        ({"method": ""}, "unknown method ''"),
+        ({"method": ""}, "method '' is empty: write nbc, or trades+nbc"),
         ({"phases": "rs:1", "method": "rs"}, "give phases, or method and epochs"),
         ({"epochs": "three"}, "epochs = 'three' must be a whole number"),
         ({"epochs": True}, "epochs = True must be a whole number"),

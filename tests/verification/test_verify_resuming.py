@@ -1,4 +1,4 @@
-"""A verification that was stopped goes on, and decides no property twice unless the property has changed."""
+"""A stopped verification continues, and decides no property twice unless the property has changed."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_ctrl_c_says_how_to_go_on(run, whole, tmp_path, capsys):
     assert finish(signalled_after, arguments, tmp_path / "said", 7) == 130
     line = (tmp_path / "said").read_text().splitlines()[-1]
     assert line.startswith("steadynet: stopped: ")
-    assert " of 36 properties are decided and saved. Go on with: steadynet verify " in line
+    assert " of 36 properties are decided and saved. Continue with: steadynet verify " in line
     assert len(rows_of(run)) >= 7
-    words = shlex.split(line.partition("Go on with: ")[2])
+    words = shlex.split(line.partition("Continue with: ")[2])
     assert "--fresh" not in words
     before = (run / "verdicts.csv").read_text()
     said(capsys, *words[1:])

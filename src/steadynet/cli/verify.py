@@ -55,7 +55,7 @@ def _run(arguments: argparse.Namespace) -> None:
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
             f"stopped: {len(verification.rows)} of {len(verification)} properties are decided and saved. "
-            f"Go on with: {_continuation(arguments)}"
+            f"Continue with: {_continuation(arguments)}"
         ) from stop
     if arguments.json:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")

@@ -58,7 +58,7 @@ def run_task(task: Task, root: Path, on_event: Callable[[Event], None]) -> Event
         _run(task.job, root, report)
     except UserError as error:
         return Event(task.name, "failed", note=one_line(error))
-    except Exception as error:  # whatever it is, the other tasks go on
+    except Exception as error:  # whatever it is, the other tasks continue
         return Event(task.name, "failed", note=f"{type(error).__name__}: {one_line(error)}")
     return Event(task.name, "done")
 

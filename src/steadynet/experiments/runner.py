@@ -1,4 +1,4 @@
-"""Run an experiment: from its grid to its table. If it is stopped, the same call goes on."""
+"""Run an experiment: from its grid to its table. If it is stopped, the same call continues it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def reproduce(
 ) -> Outcome:
     """Train, evaluate and verify the networks of a grid, and write its table.
 
-    What is done already is not done again. If the call is stopped or killed, the same call goes on.
+    What is done already is not done again. If the call is stopped or killed, the same call continues.
 
     Args:
         grid: The grid, from :func:`steadynet.experiments.grid.read_grid`.

@@ -161,7 +161,7 @@ def tune(
 ) -> TuningRecord:
     """Fine-tune a network so that its validation accuracy drops into a window.
 
-    Every trial is a run below ``trials``. If the process is killed, the same call goes on with the search.
+    Every trial is a run below ``trials``. If the process is killed, the same call continues the search.
 
     Args:
         values: Settings of the training; ``init`` is the run to start from.

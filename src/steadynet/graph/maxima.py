@@ -1,4 +1,7 @@
-"""Maxima as ReLUs: max(a, b) = b + relu(a − b), so that a search over ReLU signs decides networks with max pooling."""
+"""Rewrite maxima as ReLUs: max(a, b) = b + relu(a − b).
+
+Branch and bound splits ReLUs only. After this rewriting it also decides networks with max pooling.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ from steadynet.graph.rearrangements import Reshape, Take
 
 
 def has_maxima(graph: Graph) -> bool:
-    """Whether a graph has a maximum."""
+    """Return whether the graph contains a maximum (max pooling)."""
     return any(isinstance(node.operation, MaxPool) for node in graph.nodes)
 
 
 def without_maxima(graph: Graph, shapes: Sequence[Shape], like: Tensor) -> Graph:
-    """The same function, with every maximum written as ReLUs.
+    """Return a graph that computes the same function with ReLUs in place of every maximum.
 
     Args:
-        graph: the network.
-        shapes: the shape of every value of the graph.
-        like: a tensor of the precision and on the device of the network.
+        graph: The network.
+        shapes: The shape of each value of the graph, by position.
+        like: A tensor with the data type and on the device of the network's weights.
     """
     builder = _Builder([0])
     for position, node in graph.numbered():
@@ -40,7 +43,12 @@ def without_maxima(graph: Graph, shapes: Sequence[Shape], like: Tensor) -> Graph
 
 @dataclass
 class _Builder:
-    """The nodes so far, and where each value of the old graph went."""
+    """The new graph while it is built.
+
+    Attributes:
+        place: The position in the new graph of each value of the old graph.
+        nodes: The nodes of the new graph.
+    """
 
     place: list[int]
     nodes: list[Node] = field(default_factory=list)
@@ -53,15 +61,20 @@ class _Builder:
 def _expanded(
     builder: _Builder, name: str, operation: MaxPool, source: int, before: Shape, after: Shape, like: Tensor
 ) -> int:
-    """Add a maximum over windows, two candidates at a time: the larger is second + relu(first − second)."""
+    """Add the nodes that compute a maximum over windows, and return the position of the result.
+
+    Candidates are compared in pairs, and the larger one, second + relu(first − second), stays.
+    """
     channels, height, width = before
     pixels = torch.arange(height * width, dtype=torch.float64, device="cpu").view(1, 1, height, width)
     windows = operation.candidates(pixels)[0, 0].flatten(1)  # (candidates, windows), −∞ in the padding
-    windows = torch.where(windows.isfinite(), windows, windows.amax(0)).long()  # instead, a candidate twice
+    windows = torch.where(
+        windows.isfinite(), windows, windows.amax(0)
+    ).long()  # padding becomes a copy of a real candidate
     flat = builder.add(f"{name} (flat)", Reshape((channels, height * width)), source)
     one = torch.ones((), dtype=like.dtype, device=like.device)
     left = [builder.add(f"{name} (candidate)", Take(2, tuple(window.tolist())), flat) for window in windows]
-    while len(left) > 1:  # a tournament: few ReLUs lie between a candidate and the maximum
+    while len(left) > 1:  # a tournament of pairs has few ReLUs in sequence
         first, second = left.pop(0), left.pop(0)
         negated = builder.add(f"{name} (negated)", Scale(-one, 0 * one), second)
         difference = builder.add(f"{name} (difference)", Sum(), first, negated)

@@ -29,6 +29,11 @@ def parts_of(method: str) -> list[str]:
     """
     known = available()
     names = [name.strip() for name in method.split("+")]
+    if "" in names:
+        problem = "has nothing before or after a +" if "+" in method else "is empty"
+        raise UserError(
+            f"method '{method}' {problem}: write nbc, or trades+nbc (steadynet list methods shows all names)"
+        )
     main = [name for name in names if not choose("method", name, known).is_regulariser]
     if len(main) > 1:
         raise UserError(f"method '{method}' joins {' and '.join(main)}: only regularisers can join another method")

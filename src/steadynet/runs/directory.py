@@ -34,7 +34,7 @@ class RunDirectory:
 
     @property
     def checkpoint(self) -> Path:
-        """Everything that a stopped training needs to go on; only there while the training is not finished."""
+        """Everything that a stopped training needs to continue; only there while the training is not finished."""
         return self.path / "checkpoint.safetensors"
 
     @property

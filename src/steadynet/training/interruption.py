@@ -13,7 +13,7 @@ from steadynet.errors import UserError
 
 
 class InterruptedByUserError(UserError):
-    """The user stopped the training. Everything is saved, and the message says how to go on."""
+    """The user stopped the training. Everything is saved, and the message says how to continue."""
 
 
 @contextmanager

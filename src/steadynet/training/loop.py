@@ -65,7 +65,7 @@ def train(
 
     Raises:
         UserError: The network does not fit the data, ``out`` holds something else, or the loss is not finite.
-        InterruptedByUserError: The user pressed Ctrl-C. Everything is saved, and :func:`resume` goes on.
+        InterruptedByUserError: The user pressed Ctrl-C. Everything is saved, and :func:`resume` continues the training.
 
     >>> import tempfile, torch
     >>> from types import SimpleNamespace
@@ -105,7 +105,7 @@ def resume(
     device: str | None = None,
     threads: int | None = None,
 ) -> RunDirectory:
-    """Go on with a training that was stopped or killed. A finished training is left as it is.
+    """Continue a training that was stopped or killed. A finished training is left as it is.
 
     The result is the weights that the training would have had without the stop: bit by bit on a CPU with the same
     number of threads.
@@ -226,13 +226,13 @@ def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor], weight: 
 
 
 def _save_and_stop(state: TrainingState, phase: Phase) -> None:
-    """Save a checkpoint in mid-epoch, and raise the error that says how to go on."""
+    """Save a checkpoint in mid-epoch, and raise the error that says how to continue."""
     _check_weights(state, phase)
     save(state)
     program = "steadynet" if state.group.is_single else "torchrun … -m steadynet"
     raise InterruptedByUserError(
         f"stopped in epoch {state.position.epoch + 1} after batch {state.position.batch}; everything is saved. "
-        f"Go on with: {program} train --resume --out {shlex.quote(str(state.run.path))}"
+        f"Continue with: {program} train --resume --out {shlex.quote(str(state.run.path))}"
     )
 
 

@@ -36,7 +36,7 @@ def check_place(run: RunDirectory, settings: TrainingSettings, overwrite: bool) 
         if not run.is_run():
             raise UserError(f"{run.path} exists and is not a run directory: choose another --out")
         if not overwrite:
-            raise UserError(f"{run.path} exists: --resume goes on with it, --overwrite replaces it")
+            raise UserError(f"{run.path} exists: give --resume to continue it, or --overwrite to replace it")
 
 
 def open_run(run: RunDirectory, settings: TrainingSettings, config: RunConfig, overwrite: bool) -> None:

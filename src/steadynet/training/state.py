@@ -179,7 +179,7 @@ def _try_every_phase(state: TrainingState) -> None:
 
 
 def save(state: TrainingState) -> None:
-    """Write the run's checkpoint, with everything that is needed to go on.
+    """Write the run's checkpoint, with everything that is needed to continue.
 
     Raises:
         UserError: The processes of the training do not have the same weights.

@@ -93,7 +93,7 @@ class WithEvents:
         self.inner, self.writer = inner, writer
 
     def on_start(self, epochs: int, batches: int, position: Position) -> None:
-        """Open the file of events at the epoch where the training starts or goes on."""
+        """Open the file of events at the epoch where the training starts or continues."""
         self.writer.open(position.epoch)
         self.inner.on_start(epochs, batches, position)
 

@@ -45,7 +45,7 @@ class Engine(ABC):
         """
 
     def run(self, root: Path, tasks: Sequence[Task], on_event: OnEvent) -> None:
-        """Run all tasks, each after those that it needs. If a task fails, the others go on.
+        """Run all tasks, each after those that it needs. If a task fails, the others continue.
 
         Args:
             root: The experiment's directory, which the paths of the tasks are relative to.

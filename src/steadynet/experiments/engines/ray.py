@@ -216,7 +216,7 @@ class RayPool(Pool):
     def _messages(self) -> Iterator[Event]:
         current = {attempt.id for attempt in self._running.values()}
         messages: list[Message] = []
-        with suppress(self._ray.exceptions.RayError):  # without messages the tasks still go on
+        with suppress(self._ray.exceptions.RayError):  # without messages the tasks still continue
             messages = self._ray.get(self._mailbox.take.remote(), timeout=TO_ANSWER)
         for message in messages:
             if message.attempt in current:

@@ -96,7 +96,7 @@ def _run_in_shared_folder(attempt: Attempt, lease: Path, mailbox: Any) -> Attemp
 
 
 def _run_on_copies(attempt: Attempt, inputs: Any, folder: Path, mailbox: Any) -> AttemptResult:
-    """Run a task on copies of its files. Changes are sent with each event: if this node dies, the next one goes on."""
+    """Run a task on copies of its files. Changes are sent with each event: if this node dies, the next continues."""
     import ray
 
     apply_changes(folder, ray.get(inputs))

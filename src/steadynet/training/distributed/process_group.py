@@ -195,7 +195,7 @@ def join_process_group(device: str) -> Iterator[ProcessGroup]:
         if is_ours:
             _initialise(group)
     try:
-        group.any(False)  # no process goes on, and writes, before all have joined and read
+        group.any(False)  # no process continues, and writes, before all have joined and read
         yield group
         if is_ours:
             group.any(False)
@@ -245,7 +245,7 @@ def _communication_errors() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f"lost the other processes of this training ({one_line(error).rpartition('] ')[2][:80]}): "
-            "the same command with --resume goes on from the last checkpoint"
+            "run the same command with --resume to continue from the last checkpoint"
         ) from error
 
 
