@@ -39,7 +39,8 @@ def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> tor
 def full_precision(device: torch.device) -> Iterator[None]:
     """Compute float32 in full precision while the context is active.
 
-    Autocast and TF32 are switched off. At the end of the context, they are as the caller had set them.
+    Autocast, TF32 and the flushing of small numbers to zero are switched off. At the end of the context, they are as
+    the caller had set them.
 
     Args:
         device: The device to compute on.
@@ -56,6 +57,7 @@ def full_precision(device: torch.device) -> Iterator[None]:
         for kind in sorted(kinds):
             stack.enter_context(torch.autocast(kind, enabled=False))
         stack.enter_context(_no_tf32())
+        stack.enter_context(_no_flushing())
         _check_precision(device)
         yield
 
@@ -99,6 +101,17 @@ def _no_tf32() -> Iterator[None]:
             switch.fp32_precision = "none"  # back to the default, which follows a more general switch
             if switch.fp32_precision != value:
                 switch.fp32_precision = value
+
+
+@contextmanager
+def _no_flushing() -> Iterator[None]:
+    """Keep numbers below the smallest normal one while the context is active: a flushed one would be a wrong bound."""
+    flushed = float(torch.tensor(2.0**-126) * 0.5) == 0
+    torch.set_flush_denormal(False)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
 
 
 def _new_switches() -> list[Any]:

@@ -162,7 +162,7 @@ class RelaxedNetwork:
             functions = pending.pop(position)
             if trail is not None and position in self.relaxations:
                 trail.behind[position] = functions.coefficients
-            error = error + self._error(position, functions, query.owner)
+            error = error + self._error(position, functions, query)
             parts, added = self._substitute(position, functions, query)
             constant = constant + added
             for source, part in zip(self.network.graph.producer(position).inputs, parts, strict=True):
@@ -178,21 +178,20 @@ class RelaxedNetwork:
         """The precision of long sums of constants: float64 where the bound shall be a proof."""
         return self.network.box.lower.dtype if self.errors is None else torch.float64
 
-    def _error(self, position: int, functions: LinearFunctions, owner: Tensor | None) -> Tensor | float:
-        """|coefficients| · error: what rounding at this value may add to the bound."""
-        if self.errors is None or position not in self.errors.errors:
+    def _error(self, position: int, functions: LinearFunctions, query: BoundQuery) -> Tensor | float:
+        """|coefficients| · error, and |multipliers| · error: what rounding at this value may add to the bound."""
+        if self.errors is None:
             return 0.0
-        errors, coefficients = self.errors.errors[position], functions.coefficients.detach()
-        if errors.dim() == 2 and coefficients.dim() == 4:  # the largest error of each channel
-            coefficients = torch.linalg.vector_norm(coefficients, 1, (2, 3), dtype=torch.float64)
-        if owner is not None and len(errors) > 1:
-            errors = errors.index_select(0, owner)
-        return (coefficients.abs() * errors).flatten(1).sum(1)
+        error: Tensor | float = 0.0
+        if position in self.errors.errors:
+            error = _cost(functions.coefficients, self.errors.errors[position], query.owner)
+        if query.multipliers and position in query.multipliers and position in self.errors.splits:
+            error = error + _cost(query.multipliers[position], self.errors.splits[position], query.owner)
+        return error
 
     def _underflow(self, owner: Tensor | None) -> Tensor:
         assert self.errors is not None
-        underflow = self.errors.underflow
-        return underflow if owner is None or underflow.dim() == 0 else underflow[owner]
+        return self.errors.underflow if owner is None else self.errors.underflow[owner]
 
     def _substitute(
         self, position: int, functions: LinearFunctions, query: BoundQuery
@@ -225,6 +224,16 @@ class RelaxedNetwork:
             half_width = half_width + input_room(box)
         centre, half = functions.gather((box.upper + box.lower) / 2, owner), functions.gather(half_width, owner)
         return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+
+
+def _cost(coefficients: Tensor, errors: Tensor, owner: Tensor | None) -> Tensor:
+    """Σ |coefficients| · error per function, (n,); ``errors`` may hold the largest error of each channel."""
+    coefficients = coefficients.detach()
+    if errors.dim() == 2 and coefficients.dim() == 4:
+        coefficients = torch.linalg.vector_norm(coefficients, 1, (2, 3), dtype=torch.float64)
+    if owner is not None and len(errors) > 1:
+        errors = errors.index_select(0, owner)
+    return (coefficients.abs() * errors).flatten(1).sum(1)
 
 
 def _through_relu(

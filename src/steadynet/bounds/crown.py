@@ -90,7 +90,7 @@ def propagate(
     """
     values = [box]
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
-    recorder = None if execution is None else RoundingRecorder(graph, execution)
+    recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
     for position, node in graph.numbered():
         nonlinear = isinstance(node.operation, (ReLU, MaxPool))
@@ -108,7 +108,7 @@ def propagate(
         shape = tuple(value.lower.shape[1:])
         bounded = replace(bounded, shapes=(*bounded.shapes, shape))
         if recorder is not None:
-            value = recorder.record(position, node, inputs, value, shape)
+            value = recorder.record(position, node, inputs, value)
             bounded = replace(bounded, rounding=recorder.rounding)
         values.append(value)
         nonlinear_before.append(nonlinear or any(nonlinear_before[source] for source in node.inputs))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.operations import Interval
-from steadynet.graph.rounding import LONG_SUM, unit_roundoff
+from steadynet.graph.rounding import LONG_SUM, underflow_unit, unit_roundoff
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Relaxation:
         active, inactive = lower >= 0, upper <= 0
         upper_slope = torch.where(active, 1.0, torch.where(inactive, slope, chord))
         room = (8 * unit_roundoff(lower.dtype) + LONG_SUM) * torch.maximum(above, -below)
+        room = room + 8 * underflow_unit(lower.dtype)
         shift = torch.maximum((slope - chord) * below, (1 - chord) * above) + room
         shift = torch.where(active | inactive, 0.0, shift)
         steep = active | (~inactive & (above > -below))

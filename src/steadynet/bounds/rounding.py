@@ -11,19 +11,22 @@ Both cost the bound at most |Â| · error of the layer, with the pass's own coef
 
 So a pass subtracts Σ |Â|·error over the layers that it meets. This holds for sums in any order, with or without fused
 multiply-add. Exact arithmetic is the case e = 0: for it, γ_n is left out.
+
+Where k operations read one value, their k parts of its coefficients are added up. A sum may cancel, so its k − 1
+roundings are counted in the γ_m of each operation that reads, where the parts are still seen by themselves.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Interval, Shape
+from steadynet.graph.operations import Interval, Operation, ReLU
 from steadynet.graph.rounding import (
     LONG_SUM,
     LONGEST_SUM,
@@ -44,24 +47,21 @@ class ValueRounding:
     """What rounding may do at one value of the graph, for every property.
 
     Attributes:
-        size: (properties, channels) or (properties, \\*shape), the size of the sums that the value is computed by.
-        terms: how many roundings a number of the value sees when the network is run.
-        transposed_terms: how many roundings a coefficient sees when a pass goes back through the operation.
-        constants: how many roundings the constants of the operation saw.
-        numbers: how many numbers the value has.
-        largest_inputs: (properties,), the sum of the operation's inputs at their largest: underflow scales with it.
+        sums: the sums that the value is computed by, and those of a pass that goes back through its operation. Their
+            size is (properties, channels) or (properties, \\*shape).
+        inputs: (properties,), the operation's inputs at their largest, added up: an underflowing weight takes a share.
+        split: like the size, the ReLU's input at its largest where a split's multiplier is rounded by itself; None
+            where no other operation reads that input, so that the error is one of the coefficients there.
     """
 
-    size: Tensor
-    terms: int
-    transposed_terms: int
-    constants: int
-    numbers: int
-    largest_inputs: Tensor
+    sums: Rounding
+    inputs: Tensor
+    split: Tensor | None = None
 
-    def of(self, rows: Tensor) -> ValueRounding:
-        """The same for some of the properties."""
-        return replace(self, size=self.size[rows], largest_inputs=self.largest_inputs[rows])
+    def converted(self, convert: Callable[[Tensor], Tensor]) -> ValueRounding:
+        """The same with other tensors: for some properties, in another precision, or on another device."""
+        split = None if self.split is None else convert(self.split)
+        return ValueRounding(replace(self.sums, size=convert(self.sums.size)), convert(self.inputs), split)
 
 
 @dataclass(frozen=True)
@@ -70,47 +70,46 @@ class NetworkRounding:
 
     Attributes:
         execution: the execution of the network that bounds shall hold for.
+        underflow: (properties,), how many units of underflow a pass may meet.
+        longest: the longest sum in float64 of a pass.
         values: per position in the graph; a position that is missing is not rounded.
     """
 
     execution: Execution
-    values: Mapping[int, ValueRounding]
+    underflow: Tensor
+    longest: int
+    values: Mapping[int, ValueRounding] = field(default_factory=dict)
 
     def of_properties(self, rows: Tensor) -> NetworkRounding:
         """The same for some of the properties."""
-        return replace(self, values={position: value.of(rows) for position, value in self.values.items()})
+        return self.converted(lambda tensor: tensor[rows])
 
     def converted(self, convert: Callable[[Tensor], Tensor]) -> NetworkRounding:
-        """The same in another precision or on another device."""
-        values = {
-            position: replace(value, size=convert(value.size), largest_inputs=convert(value.largest_inputs))
-            for position, value in self.values.items()
-        }
-        return replace(self, values=values)
+        """The same with other tensors: for some properties, in another precision, or on another device."""
+        values = {position: value.converted(convert) for position, value in self.values.items()}
+        return replace(self, underflow=convert(self.underflow), values=values)
 
-    def widened(self, value: Interval, rounding: Rounding) -> Interval:
+    def widened(self, value: Interval, sums: Rounding, inputs: Tensor) -> Interval:
         """An interval that an operation computed, with room for its rounding and for that of the network."""
         dtype = value.lower.dtype
-        own = gamma(rounding.terms + _SLOPES_AND_SPLITS, dtype) * OWN_ROUNDING
-        room = (
-            own * rounding.size + 2 * rounding.terms * underflow_unit(dtype) + execution_error(rounding, self.execution)
-        )
+        own = gamma(sums.terms + _SLOPES_AND_SPLITS, dtype) * OWN_ROUNDING
+        underflow = 2 * (sums.terms + 1) * underflow_unit(dtype)
+        room = own * sums.size + underflow + execution_error(sums, self.execution, inputs)
         return Interval(value.lower - room, value.upper + room)
 
     def errors_of_pass(self, dtype: torch.dtype) -> PassErrors:
         """What a backward pass in this precision has to subtract."""
-        errors, underflow = {}, torch.zeros((), dtype=torch.float64, device="cpu")
-        longest = 2 * len(self.values) + max((value.numbers for value in self.values.values()), default=0)
-        summed = longest * unit_roundoff(torch.float64) if longest < LONGEST_SUM else torch.inf
+        errors, splits = {}, {}
+        summed = self.longest * unit_roundoff(torch.float64) if self.longest < LONGEST_SUM else torch.inf
         for position, value in self.values.items():
-            size = value.size.double()
-            sums = Rounding(size, value.terms, value.transposed_terms, value.constants)
-            executed = execution_error(sums, self.execution)
-            relative = gamma(value.transposed_terms, dtype) + summed
-            errors[position] = (relative * size + executed) * OWN_ROUNDING
-            per_number = (value.transposed_terms + 2) * underflow_unit(dtype)
-            underflow = underflow.to(size.device) + per_number * (value.largest_inputs.double() + value.numbers)
-        return PassErrors(errors, underflow)
+            sums = replace(value.sums, size=value.sums.size.double())
+            relative = gamma(sums.transposed_terms, dtype) + summed
+            errors[position] = (
+                relative * sums.size + execution_error(sums, self.execution, value.inputs)
+            ) * OWN_ROUNDING
+            if value.split is not None:
+                splits[position] = relative * OWN_ROUNDING * value.split.double()
+        return PassErrors(errors, splits, underflow_unit(dtype) * self.underflow.double())
 
 
 @dataclass(frozen=True)
@@ -119,47 +118,77 @@ class PassErrors:
 
     Attributes:
         errors: per position, error per unit of coefficient: (properties, channels) or (properties, \\*shape).
-        underflow: (properties,) or (), what underflow may take from all coefficients together.
+        splits: per position of a ReLU, error per unit of a split's multiplier, in the same shapes.
+        underflow: (properties,), what underflow may take from all coefficients together.
     """
 
     errors: Mapping[int, Tensor]
+    splits: Mapping[int, Tensor]
     underflow: Tensor
 
 
 def input_room(box: Interval) -> Tensor:
     """By how much a box is widened so that its minimum, computed by centre and half width, is a lower bound."""
-    return (8 * unit_roundoff(box.lower.dtype) + LONG_SUM) * box.largest()
+    dtype = box.lower.dtype
+    return (8 * unit_roundoff(dtype) + LONG_SUM) * box.largest() + 8 * underflow_unit(dtype)
 
 
 class RoundingRecorder:
     """Collects the rounding of every value while bounds are propagated through a graph."""
 
-    def __init__(self, graph: Graph, execution: Execution) -> None:
-        self.rounding = NetworkRounding(execution, {})
+    def __init__(self, graph: Graph, execution: Execution, box: Interval) -> None:
         self._uses = Counter(source for node in graph.nodes for source in node.inputs)
         self._before_relu = {graph.source(relu) for relu in graph.relus}
+        # A number below the smallest normal one has few digits or none: what is added makes up for that.
+        self._least = underflow_unit(execution.dtype) / unit_roundoff(execution.dtype)
+        self._totals = [_total(box)]
+        longest = 2 * len(graph.nodes) + box.lower[0].numel()
+        self.rounding = NetworkRounding(execution, torch.zeros_like(self._totals[0]), longest)
 
-    def record(self, position: int, node: Node, inputs: list[Interval], value: Interval, shape: Shape) -> Interval:
+    def record(self, position: int, node: Node, inputs: list[Interval], value: Interval) -> Interval:
         """Note how an operation rounds; returns its interval with room for that."""
-        largest = [known.largest() for known in inputs]
-        rounding = node.operation.rounding(*largest)
-        if rounding is not None:
-            value = self.rounding.widened(value, rounding)
-        adjusted = position in self._before_relu or self._uses[position] > 1  # coefficients are computed here, too
-        if rounding is None and not adjusted:
-            return value
-        size = value.largest() if rounding is None else rounding.size
-        transposed = (1 if rounding is None else rounding.transposed_terms) + self._uses[position]
-        entry = ValueRounding(
-            _per_channel(size),
-            0 if rounding is None else rounding.terms,
-            transposed + _SLOPES_AND_SPLITS,
-            0 if rounding is None else rounding.constants,
-            torch.Size(shape).numel(),
-            torch.stack([known.flatten(1).sum(1, dtype=torch.float64) for known in largest]).sum(0),
-        )
-        self.rounding = replace(self.rounding, values={**self.rounding.values, position: entry})
+        largest = [known.largest() + self._least for known in inputs]
+        read = torch.stack([self._totals[source] for source in node.inputs]).sum(0)
+        sums = self._sums(node.operation, largest)
+        if sums is not None:
+            value = self.rounding.widened(value, sums, read)
+        self._totals.append(_total(value))
+        additions = max(self._uses[source] for source in node.inputs) - 1  # of the parts of a source's coefficients
+        transposed = (1 if sums is None else sums.transposed_terms) + additions + _SLOPES_AND_SPLITS
+        underflow = self.rounding.underflow + (transposed + 4) * (read + self._totals[position])
+        longest = max(self.rounding.longest, 2 * len(self._uses) + value.lower[0].numel())
+        values = dict(self.rounding.values)
+        if sums is not None or additions or position in self._before_relu:
+            size = _seen_by_a_pass(node.operation, sums, largest, value, additions)
+            terms, constants = (0, 0) if sums is None else (sums.terms, sums.constants)
+            split = _per_channel(largest[0]) if isinstance(node.operation, ReLU) and additions else None
+            values[position] = ValueRounding(Rounding(_per_channel(size), terms, transposed, constants), read, split)
+        self.rounding = NetworkRounding(self.rounding.execution, underflow, longest, values)
         return value
+
+    def _sums(self, operation: Operation, largest: list[Tensor]) -> Rounding | None:
+        """What an operation adds up; infinite where the sums may overflow, or are too long for any bound."""
+        sums = operation.rounding(*largest)
+        if sums is None:
+            return None
+        own = gamma(sums.terms + _SLOPES_AND_SPLITS, sums.size.dtype)  # the size is rounded itself
+        size = sums.size / (1 - own) if own < 0.5 else torch.full_like(sums.size, torch.inf)
+        overflow = torch.finfo(self.rounding.execution.dtype).max / 4
+        return replace(sums, size=torch.where(size < overflow, size, torch.inf))
+
+
+def _seen_by_a_pass(
+    operation: Operation, sums: Rounding | None, largest: list[Tensor], value: Interval, additions: int
+) -> Tensor:
+    """|coefficients| · |inputs| for each unit of coefficient of the value: what roundings of a pass are relative to."""
+    if isinstance(operation, ReLU) and (sums is None or additions):
+        return largest[0]
+    return value.largest() if sums is None else sums.size
+
+
+def _total(value: Interval) -> Tensor:
+    """(properties,), all numbers of a value at their largest, and 1 for each."""
+    return value.largest().flatten(1).sum(1, dtype=torch.float64) + value.lower[0].numel()
 
 
 def _per_channel(size: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import torch
 from torch import Tensor
@@ -29,19 +30,29 @@ def clipping(least: float, most: float, like: Tensor) -> list[Operation]:
     >>> value
     tensor([-1.,  1.,  6.])
     """
+    least, most = (float(torch.tensor(end, dtype=like.dtype)) for end in (least, most))  # as a network is run
     result: list[Operation] = []
     factor, shift = 1.0, 0.0  # of the scale that comes before the next ReLU
     if least > -math.inf:
         result += [*_scale(1.0, -least, like), ReLU()]
         shift = least
     if most < math.inf:
-        result += [*_scale(-1.0, most - shift, like), ReLU()]
+        result += [*_scale(-1.0, most - shift, like, _rounded_terms(most, shift, like)), ReLU()]
         factor, shift = -1.0, most
     return result + _scale(factor, shift, like)
 
 
-def _scale(factor: float, shift: float, like: Tensor) -> list[Operation]:
+def _scale(factor: float, shift: float, like: Tensor, behind_shift: float | None = None) -> list[Operation]:
     if (factor, shift) == (1.0, 0.0):
         return []
-    constants = [torch.tensor(number, dtype=like.dtype, device=like.device) for number in (factor, shift)]
-    return [Scale(constants[0], constants[1])]
+    tensors = [torch.tensor(number, dtype=like.dtype, device=like.device) for number in (factor, shift)]
+    if behind_shift is None:
+        return [Scale(tensors[0], tensors[1])]
+    return [Scale(tensors[0], tensors[1], torch.tensor(behind_shift, dtype=like.dtype, device=like.device), 1)]
+
+
+def _rounded_terms(first: float, second: float, like: Tensor) -> float | None:
+    """The size of the terms of a difference that has to be rounded; None if the precision holds it."""
+    rounded = float(torch.tensor(first - second, dtype=like.dtype))
+    exact = math.isfinite(rounded) and Fraction(first) - Fraction(second) == Fraction(rounded)
+    return None if exact else abs(first) + abs(second)

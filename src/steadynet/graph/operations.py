@@ -243,7 +243,7 @@ class ReLU(Monotone):
         return F.relu(inputs[0]) if self.slope == 0 else F.leaky_relu(inputs[0], self.slope)
 
     def rounding(self, *largest: Tensor) -> Rounding | None:
-        return Rounding(self.slope * largest[0], 2, 1) if self.slope else None  # the slope is rounded, too
+        return Rounding(self.slope * largest[0], 2, 1, constants=1) if self.slope else None  # the slope is rounded
 
 
 @dataclass(frozen=True)

@@ -79,11 +79,17 @@ def gamma(terms: int, dtype: torch.dtype) -> float:
     return share / (1 - share) if share < 0.5 else float("inf")
 
 
-OWN_ROUNDING = 1 + 1e-3  # of sizes and errors, which are sums of up to a few thousand positive numbers
+OWN_ROUNDING = 1 + 1e-3  # of errors, which are products and sums of few positive numbers
 
 
-def execution_error(rounding: Rounding, execution: Execution) -> Tensor | float:
+def execution_error(sums: Rounding, execution: Execution, inputs: Tensor | None = None) -> Tensor | float:
     """How far a network may lie from its graph at an operation: its own arithmetic, and the graph's constants.
+
+    Args:
+        sums: What the operation adds up.
+        execution: How the network is run.
+        inputs: (properties,), the operation's inputs at their largest, added up. They count where a machine takes
+            weights below the smallest normal number for zero.
 
     >>> sums = Rounding(torch.tensor([2.0**20]), terms=1, transposed_terms=1)
     >>> execution_error(sums, Execution(Arithmetic.FLOAT32, torch.float32)), execution_error(
@@ -91,10 +97,14 @@ def execution_error(rounding: Rounding, execution: Execution) -> Tensor | float:
     ... )
     (tensor([0.125...]), 0.0)
     """
-    terms = rounding.constants
-    if execution.arithmetic is Arithmetic.FLOAT32 and rounding.terms:
-        terms += rounding.terms + 1
+    terms = sums.constants
+    if execution.arithmetic is Arithmetic.FLOAT32 and sums.terms:
+        terms += sums.terms + 1
     if not terms:
         return 0.0
     relative = gamma(terms, execution.dtype) * OWN_ROUNDING
-    return relative * rounding.size + 2 * terms * underflow_unit(execution.dtype)
+    underflow: Tensor | float = 2 * terms * underflow_unit(execution.dtype)
+    if inputs is not None:
+        lost = 2 * underflow_unit(execution.dtype) * inputs
+        underflow = underflow + lost.to(sums.size.dtype).view(-1, *[1] * (sums.size.dim() - 1))
+    return relative * sums.size + underflow
