@@ -53,7 +53,7 @@ def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> Non
     ['Flatten', 'Gemm', 'Relu', 'Identity']
     """
     path, shape = Path(path), tuple(image_shape)
-    model = _model(graph_of(network, shape), shape)
+    model = onnx_model(network, shape)
     try:
         onnx.checker.check_model(model, full_check=True)
         _check_same_outputs(network, model, shape)
@@ -62,6 +62,15 @@ def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> Non
     except Exception as error:  # the checker and ONNX Runtime have no common base class of errors
         raise UserError(f"cannot write {path}: ONNX does not accept this network: {one_line(error)}") from error
     write_atomically(path, lambda temporary: temporary.write_bytes(model.SerializeToString()))
+
+
+def onnx_model(network: nn.Module, image_shape: Shape) -> onnx.ModelProto:
+    """Return a network, in evaluation mode and for any batch size, as an ONNX model that nothing has checked yet.
+
+    Raises:
+        UserError: The network contains an operation that cannot be written.
+    """
+    return _model(graph_of(network, tuple(image_shape)), tuple(image_shape))
 
 
 def _check_same_outputs(network: nn.Module, model: onnx.ModelProto, shape: Shape) -> None:

@@ -1,0 +1,91 @@
+"""Robustness properties of a PyTorch network with known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from steadynet.attacks.region import InputRegion
+from steadynet.devices import full_precision
+from steadynet.files import write_atomically
+from steadynet.interchange.onnx.writer import onnx_model
+from steadynet.interchange.vnnlib.robustness import write_robustness
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.self_test.known import Answer, ConstructionError, KnownInstance, Truth
+from steadynet.verification.verify import make_verifier
+
+
+@dataclass(frozen=True)
+class KnownBox:
+    """One property: a box, the label that all its inputs must have, and whether they do.
+
+    Args:
+        lower: The lower corner, (*shape).
+        upper: The upper corner, (*shape).
+        truth: What is known about the property.
+        witness: For ``Truth.VIOLATED``, an input of the box that replays as a counterexample, (*shape).
+        label: The label.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    truth: Truth
+    witness: Tensor | None = None
+    label: int = 0
+
+
+@dataclass(frozen=True)
+class NetworkInstance(KnownInstance):
+    """Some properties of one PyTorch network."""
+
+    properties: Properties
+    truths: tuple[Truth, ...]
+
+    def decide(self, verifier: str, settings: Mapping[str, object]) -> list[Answer]:
+        """Let a verifier decide the properties together, and replay its counterexamples."""
+        results = make_verifier(verifier, settings)(self.properties)
+        return [self._answer(index, result) for index, result in enumerate(results)]
+
+    def _answer(self, index: int, result: Result) -> Answer:
+        replays = False
+        if result.verdict is Verdict.SAT and result.counterexample is not None:
+            with evaluation_mode(self.properties.network), full_precision(self.properties.images.device):
+                replays = is_counterexample(self.properties, index, result.counterexample)
+        return Answer(result.verdict, result.seconds, replays, str(result.decided_by), result.reason)
+
+    def save(self, index: int, folder: Path) -> None:
+        """Write the network and one property, without the checks that a network with overflows would not pass."""
+        properties = self.properties
+        with torch.no_grad(), evaluation_mode(properties.network):
+            classes = properties.network(properties.images[:1]).shape[1]
+            content = onnx_model(properties.network, tuple(properties.images.shape[1:])).SerializeToString()
+        write_atomically(folder / "network.onnx", lambda path: path.write_bytes(content))
+        label, region = int(properties.labels[index]), properties.region
+        write_robustness(folder / "property.vnnlib", region.lower[index], region.upper[index], label, classes)
+
+
+def network_instance(network: nn.Module, boxes: Sequence[KnownBox]) -> NetworkInstance:
+    """Return the properties of some boxes, after their witnesses were replayed.
+
+    Args:
+        network: The network; it is put in evaluation mode.
+        boxes: The properties.
+
+    Raises:
+        ConstructionError: A witness does not replay.
+    """
+    network.eval().requires_grad_(False)
+    region = InputRegion(torch.stack([box.lower for box in boxes]), torch.stack([box.upper for box in boxes]))
+    labels = torch.tensor([box.label for box in boxes])
+    properties = Properties(network, region.project((region.lower + region.upper) / 2), labels, region)
+    for index, box in enumerate(boxes):
+        if box.truth is Truth.VIOLATED and (
+            box.witness is None or not is_counterexample(properties, index, box.witness)
+        ):
+            raise ConstructionError
+    return NetworkInstance(properties, tuple(box.truth for box in boxes))
