@@ -12,20 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from steadynet.verification.self_test.architectures import linear
 from steadynet.verification.self_test.known import ConstructionError, Family, KnownInstance, Truth
 from steadynet.verification.self_test.random_numbers import integer, pick, point, power_of_ten, uniform
 from steadynet.verification.self_test.torch_instance import KnownBox, network_instance
 
 BOXES = 3  # properties around each spike
-
-
-def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Return a linear layer with these weights, in float32."""
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
-    layer.weight.data = weight.float()
-    if bias is not None:
-        layer.bias.data = bias.float()
-    return layer
 
 
 def hat_layers(place: Tensor, width: float) -> list[nn.Module]:
