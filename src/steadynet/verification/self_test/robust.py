@@ -114,7 +114,7 @@ def _one_score(architecture: str) -> nn.Sequential:
     body = nn.Sequential(*layers, nn.Flatten())
     if architecture in ("max pool", "average pool"):
         pool = nn.MaxPool2d(2, 1) if architecture == "max pool" else nn.AvgPool2d(2, 1)
-        body = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), pool, nn.Flatten())
+        body = nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), pool, nn.Flatten())
     with torch.no_grad():
         features = body(torch.zeros(1, 1, 5, 5)).shape[1]
     return nn.Sequential(*body, nn.Linear(features, 1))
@@ -155,7 +155,7 @@ def _maximum_before_relu(network: nn.Sequential) -> nn.Sequential:
 def _average_as_convolution(network: nn.Sequential) -> nn.Sequential:
     """Write the average of 2 × 2 numbers as a convolution with weights of 1/4."""
     first, relu, _, *rest = copy.deepcopy(network)
-    average = nn.Conv2d(2, 2, 2, groups=2, bias=False)
+    average = nn.Conv2d(1, 1, 2, bias=False)
     average.weight.data.fill_(0.25)
     return nn.Sequential(first, relu, average, *rest)
 
