@@ -69,6 +69,12 @@ class NetworkInstance(KnownInstance):
         write_robustness(folder / "property.vnnlib", region.lower[index], region.upper[index], label, classes)
 
 
+def refutes(network: nn.Module, point: Tensor, label: int = 0) -> bool:
+    """Return whether PyTorch, run on a point (*shape) alone, gives it another label."""
+    with torch.no_grad(), evaluation_mode(network), full_precision(point.device):
+        return int(network(point[None]).argmax(1)) != label
+
+
 def network_instance(network: nn.Module, boxes: Sequence[KnownBox]) -> NetworkInstance:
     """Return the properties of some boxes, after their witnesses were replayed.
 
