@@ -31,7 +31,7 @@ def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     layer.weight.data = weight.float()
     if bias is not None:
         layer.bias.data = bias.float()
-    return layer
+    return layer.requires_grad_(False)
 
 
 def batch_norm(channels: int) -> nn.BatchNorm2d:

@@ -5,8 +5,6 @@ Both take a sequence of linear layers and ReLUs on flat inputs.
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import TypeVar
@@ -20,7 +18,6 @@ Item = TypeVar("Item")
 Numbers = list[Fraction]
 Float32 = NDArray[np.float32]
 ZERO = Fraction(0)
-SCALE = 2**149  # times a float32 number is an integer
 
 
 def exact_scores(network: nn.Sequential, point: Sequence[Fraction | float]) -> Numbers:
@@ -38,20 +35,22 @@ def exact_scores(network: nn.Sequential, point: Sequence[Fraction | float]) -> N
 
 
 def _exact_layer(layer: nn.Linear, values: Numbers) -> Numbers:
-    """Return what a linear layer computes. Each sum is one of integers, over a common denominator."""
-    denominator = math.lcm(*(value.denominator for value in values))
-    numerators = [value.numerator * (denominator // value.denominator) for value in values]
     biases = [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist()
     return [
-        Fraction(sum(map(operator.mul, _integers(row), numerators)), denominator * SCALE) + Fraction(bias)
+        sum((Fraction(weight) * value for weight, value in zip(row, values, strict=True) if weight), Fraction(bias))
         for row, bias in zip(layer.weight.tolist(), biases, strict=True)
     ]
 
 
-def _integers(numbers: Sequence[float]) -> list[int]:
-    """Return float32 numbers times ``SCALE``, which are integers."""
-    ratios = (number.as_integer_ratio() for number in numbers)
-    return [numerator * (SCALE // denominator) for numerator, denominator in ratios]
+def exact_product(first: Tensor, second: Tensor) -> Fraction:
+    """Return Σ a·b of two vectors in float32 without rounding, also for thousands of terms.
+
+    >>> exact_product(torch.tensor([1.0, 2.0**-30]), torch.tensor([1.0, 2.0**-30])) == 1 + Fraction(1, 2**60)
+    True
+    """
+    ratios = [number.as_integer_ratio() for number in (first.double() * second.double()).tolist()]  # no rounding
+    denominator = max(ratio[1] for ratio in ratios)  # all are powers of two
+    return Fraction(sum(numerator * (denominator // own) for numerator, own in ratios), denominator)
 
 
 def exact_margin(network: nn.Sequential, point: Sequence[Fraction | float], label: int = 0) -> Fraction:

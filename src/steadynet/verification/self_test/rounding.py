@@ -7,16 +7,19 @@ networks with one input: there the smallest margin is found without rounding.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from functools import partial
 
 import torch
 from torch import nn
 
+from steadynet.graph.rounding import gamma
 from steadynet.verification.self_test.architectures import linear
 from steadynet.verification.self_test.exact import (
     ORDERS,
     exact_margin,
     exact_minimum,
+    exact_product,
     float32_scores,
     violated_in_some_order,
 )
@@ -144,7 +147,10 @@ def underflow() -> KnownInstance:
     network = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), third, nn.ReLU(), linear(scores, torch.zeros(2)))
     if flip:
         _last(network).weight.data = torch.tensor([[0.0, share], [up[1], 0.0]])
-    return network_instance(network, [judged(network, lower, upper)])
+    box = judged(network, lower, upper)
+    if box.truth is Truth.HOLDS:  # other inputs may lose more of their digits than those that were tried
+        raise ConstructionError
+    return network_instance(network, [box])
 
 
 def overflow() -> KnownInstance:
@@ -175,21 +181,40 @@ def overflow_in_bounds() -> KnownInstance:
     bend = uniform(lower, upper) if integer(0, 2) else uniform(0.0, 0.9) * lower
     last = linear(torch.tensor([[pick([-1.0, 1.0]), 1.0], [0.0, 0.0]]), torch.tensor([-bend, 0.0]))
     network = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
-    truth = Truth.VIOLATED if bend > lower else Truth.HOLDS
-    return network_instance(network, [KnownBox(torch.tensor([lower]), torch.tensor([upper]), truth, torch.tensor([lower]))])
+    ends, truth = torch.tensor([[lower], [upper]]), Truth.VIOLATED if bend > lower else Truth.HOLDS
+    return network_instance(network, [KnownBox(ends[0], ends[1], truth, witness=ends[0])])
 
 
 def long_sum() -> KnownInstance:
-    """A score that is the sum of 16,512 terms of one sign, or of both."""
-    weights = torch.rand(LONG_SUM, 1) + 0.1
-    biases = torch.rand(LONG_SUM) * pick([0.0, 1.0, 10.0])
+    """A score that is the sum of 16,512 terms, of one sign or of both.
+
+    All ReLUs are active, so the score is a linear function, whose coefficients are computed without rounding.
+    """
+    weights, biases = torch.rand(LONG_SUM) + 0.1, torch.rand(LONG_SUM) * pick([0.0, 1.0, 10.0])
     signs = torch.where(torch.rand(LONG_SUM) < pick([0.0, 0.5]), -1.0, 1.0) * pick([1e-2, 1.0])
-    scores = torch.stack([signs * (torch.rand(LONG_SUM) + 0.1), torch.zeros(LONG_SUM)])
-    network = nn.Sequential(linear(weights, biases), nn.ReLU(), linear(scores, torch.zeros(2)))
-    lower, upper = interval()
-    _, least = exact_minimum(network, lower, upper)
-    _last(network).bias.data[0] -= float(least)
-    return shifted_into_the_gap(network, lower, upper)
+    last = signs * (torch.rand(LONG_SUM) + 0.1)
+    slope, constant, (lower, upper) = exact_product(last, weights), exact_product(last, biases), interval()
+    end = lower if slope > 0 else upper
+    least, worst = slope * Fraction(end) + constant, torch.tensor([end])
+    scores = linear(torch.stack([last, torch.zeros(LONG_SUM)]), torch.tensor([-float(least), 0.0]))
+    network = nn.Sequential(linear(weights[:, None], biases), nn.ReLU(), scores)
+    margins = [float(found[0] - found[1]) for found in (float32_scores(network, worst, order) for order in ORDERS)]
+    computed, size = min(margins), float(last.abs() @ (weights * upper + biases))
+    exact = float(least + Fraction(float(scores.bias[0])))
+    aim = pick([(exact - computed) * uniform(0.1, 0.9), -size * power_of_ten(-9, -4), size * power_of_ten(-2, -1)])
+    scores.bias.data[0] += aim - exact
+    least += Fraction(float(scores.bias[0]))
+    box = torch.tensor([lower]), torch.tensor([upper])
+    if least <= 0:
+        known = refutes(network, worst)
+        truth = Truth.VIOLATED if known else Truth.VIOLATED_EXACTLY
+    elif violated_in_some_order(network, worst):
+        truth = Truth.VIOLATED_BY_ROUNDING
+    elif float(least) > gamma(LONG_SUM + 8, torch.float32) * size:
+        truth = Truth.HOLDS
+    else:
+        raise ConstructionError
+    return network_instance(network, [KnownBox(*box, truth, worst)])
 
 
 def large_factor() -> KnownInstance:
