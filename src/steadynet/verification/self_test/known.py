@@ -30,7 +30,8 @@ class Outcome(str, Enum):
     """How a verdict compares with the truth."""
 
     RIGHT = "right"
-    UNDECIDED = "undecided"  # timeout, unknown or error: nothing is claimed
+    UNDECIDED = "undecided"  # timeout or unknown: nothing is claimed
+    NOT_SUPPORTED = "not supported"  # error: the verifier refused the network, or failed on it
     WRONG = "wrong"
 
     __str__ = str.__str__
@@ -44,6 +45,7 @@ class Answer:
         verdict: The verdict as the verifier gave it, before any check by others.
         seconds: The time that it took.
         replays: Whether the counterexample of a ``sat`` lies in the region and violates the property.
+        arithmetic: Which arithmetic an ``unsat`` speaks of. A verifier that does not say so means exact arithmetic.
         decided_by: The method that decided.
         reason: Why there is no verdict.
     """
@@ -51,37 +53,37 @@ class Answer:
     verdict: Verdict
     seconds: float
     replays: bool = False
+    arithmetic: Arithmetic | None = None
     decided_by: str = ""
     reason: str = ""
 
 
-def judge(answer: Answer, truth: Truth, arithmetic: Arithmetic) -> Outcome:
+def judge(answer: Answer, truth: Truth) -> Outcome:
     """Compare an answer with the truth.
 
     A ``sat`` is right if its counterexample replays. An ``unsat`` is right if the property holds in the arithmetic
-    that the verifier claims its proofs for.
+    that the proof speaks of. What it rests on, our own bounds or a solver's word, makes no difference.
 
     Args:
         answer: What the verifier says.
         truth: What is known by construction.
-        arithmetic: The arithmetic that the verifier's proofs speak of.
 
     Returns:
-        Right, undecided or wrong.
+        Right, undecided, not supported or wrong.
 
-    >>> judge(Answer(Verdict.UNSAT, 0.1), Truth.VIOLATED_BY_ROUNDING, Arithmetic.FLOAT32).value
+    >>> judge(Answer(Verdict.UNSAT, 0.1, arithmetic=Arithmetic.FLOAT32), Truth.VIOLATED_BY_ROUNDING).value
     'wrong'
-    >>> judge(Answer(Verdict.UNSAT, 0.1), Truth.VIOLATED_BY_ROUNDING, Arithmetic.EXACT).value
+    >>> judge(Answer(Verdict.UNSAT, 0.1, arithmetic=Arithmetic.EXACT), Truth.VIOLATED_BY_ROUNDING).value
     'right'
-    >>> judge(Answer(Verdict.SAT, 0.1, replays=False), Truth.VIOLATED, Arithmetic.FLOAT32).value
+    >>> judge(Answer(Verdict.SAT, 0.1, replays=False), Truth.VIOLATED).value
     'wrong'
     """
     if answer.verdict is Verdict.SAT:
         return Outcome.RIGHT if answer.replays and truth is not Truth.HOLDS else Outcome.WRONG
     if answer.verdict is Verdict.UNSAT:
-        exact_only = truth is Truth.VIOLATED_BY_ROUNDING and arithmetic is Arithmetic.EXACT
+        exact_only = truth is Truth.VIOLATED_BY_ROUNDING and answer.arithmetic is not Arithmetic.FLOAT32
         return Outcome.RIGHT if truth is Truth.HOLDS or exact_only else Outcome.WRONG
-    return Outcome.UNDECIDED
+    return Outcome.NOT_SUPPORTED if answer.verdict is Verdict.ERROR else Outcome.UNDECIDED
 
 
 class KnownInstance(ABC):
@@ -119,17 +121,22 @@ class Family:
     """A family of instances.
 
     Args:
-        name: The name, as the table shows it.
+        name: The name, in one word.
+        summary: What the family is, in one line.
         kinds: The function that makes an instance of each kind, from PyTorch's global random numbers. It raises
             ``ConstructionError`` if the truth of what it made is not certain.
-        short: How many instances of each kind the short form has.
-        long: How many instances of each kind the long form has.
+        share: How many instances of each kind there are for each one that the user asks for. Families whose instances
+            take long to make have a smaller share.
     """
 
     name: str
+    summary: str
     kinds: Mapping[str, Callable[[], KnownInstance]]
-    short: int
-    long: int
+    share: float = 1.0
+
+    def count(self, networks: int) -> int:
+        """Return how many instances of each kind there are if the user asks for ``networks``; at least one."""
+        return max(1, round(networks * self.share))
 
     def make(self, kind: str, seed: int) -> KnownInstance:
         """Make the instance of a kind and a seed, always the same one. The global random numbers stay untouched."""

@@ -54,7 +54,12 @@ class FileInstance(KnownInstance):
             except UserError as error:  # a file that is refused is not decided
                 reason = str(error).replace(f"{folder}/", "")
                 return [Answer(Verdict.ERROR, 0.0, reason=reason)]
-        return [Answer(result.verdict, result.seconds, self._replays(result), result.decided_by, result.reason)]
+        replays = self._replays(result)
+        return [
+            Answer(
+                result.verdict, result.seconds, replays, result.arithmetic, str(result.decided_by), str(result.reason)
+            )
+        ]
 
     def save(self, index: int, folder: Path) -> None:
         """Write the model and its property."""

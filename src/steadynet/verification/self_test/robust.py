@@ -20,7 +20,7 @@ from steadynet.verification.self_test.known import ConstructionError, Family, Kn
 from steadynet.verification.self_test.random_numbers import integer, pick, point, power_of_ten, uniform
 from steadynet.verification.self_test.torch_instance import KnownBox, network_instance
 
-BOXES = 4  # properties of each network
+BOXES = 16  # properties of each network
 NORM = 1e-5  # what rounding may add to an operator norm computed in float64, and much more
 
 
@@ -169,9 +169,8 @@ MIRRORS: dict[str, Callable[[nn.Sequential], nn.Sequential]] = {
 MIRRORED = ("dense", "convolutional", "residual", "max pool", "average pool")
 
 FAMILY = Family(
-    "robust by construction",
+    "robust",
+    "properties that hold: Lipschitz-bounded networks, and two copies of one network",
     {f"Lipschitz-bounded, {name}": partial(lipschitz, name) for name in ARCHITECTURES}
     | {f"mirrored pair, {name}": partial(mirrored, name) for name in MIRRORED},
-    short=1,
-    long=40,
 )

@@ -17,6 +17,7 @@ from steadynet.interchange.vnnlib.robustness import write_robustness
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.self_test.known import Answer, ConstructionError, KnownInstance, Truth
+from steadynet.verification.self_test.rounding_bound import clearly_violated
 from steadynet.verification.verify import make_verifier
 
 
@@ -30,6 +31,8 @@ class KnownBox:
         truth: What is known about the property.
         witness: For ``Truth.VIOLATED``, an input of the box that replays as a counterexample, (*shape).
         label: The label.
+        exact: Whether exact arithmetic has confirmed the truth already. Otherwise the witness must violate the property
+            in exact arithmetic, too.
     """
 
     lower: Tensor
@@ -37,6 +40,7 @@ class KnownBox:
     truth: Truth
     witness: Tensor | None = None
     label: int = 0
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class NetworkInstance(KnownInstance):
         if result.verdict is Verdict.SAT and result.counterexample is not None:
             with evaluation_mode(self.properties.network), full_precision(self.properties.images.device):
                 replays = is_counterexample(self.properties, index, result.counterexample)
-        return Answer(result.verdict, result.seconds, replays, str(result.decided_by), result.reason)
+        return Answer(
+            result.verdict, result.seconds, replays, result.arithmetic, str(result.decided_by), str(result.reason)
+        )
 
     def save(self, index: int, folder: Path) -> None:
         """Write the network and one property, without the checks that a network with overflows would not pass."""
@@ -76,22 +82,26 @@ def refutes(network: nn.Module, point: Tensor, label: int = 0) -> bool:
 
 
 def network_instance(network: nn.Module, boxes: Sequence[KnownBox]) -> NetworkInstance:
-    """Return the properties of some boxes, after their witnesses were replayed.
+    """Return the properties of some boxes, after their witnesses were checked in float32 and in exact arithmetic.
 
     Args:
         network: The network; it is put in evaluation mode.
         boxes: The properties.
 
     Raises:
-        ConstructionError: A witness does not replay.
+        ConstructionError: A witness does not violate its property.
     """
     network.eval().requires_grad_(False)
     region = InputRegion(torch.stack([box.lower for box in boxes]), torch.stack([box.upper for box in boxes]))
     labels = torch.tensor([box.label for box in boxes])
     properties = Properties(network, region.project((region.lower + region.upper) / 2), labels, region)
     for index, box in enumerate(boxes):
-        if box.truth is Truth.VIOLATED and (
-            box.witness is None or not is_counterexample(properties, index, box.witness)
-        ):
+        if box.truth is Truth.VIOLATED and not _witnessed(properties, index, box):
             raise ConstructionError
     return NetworkInstance(properties, tuple(box.truth for box in boxes))
+
+
+def _witnessed(properties: Properties, index: int, box: KnownBox) -> bool:
+    if box.witness is None or not is_counterexample(properties, index, box.witness):
+        return False
+    return box.exact or clearly_violated(properties.network, box.witness, box.label)

@@ -139,8 +139,8 @@ def trained(architecture: str) -> KnownInstance:
 
 ARCHITECTURES = ("dense", "convolutional", "residual", "max pool", "average pool")
 FAMILY = Family(
-    "hidden by training",
+    "trained",
+    "networks trained to hide a counterexample that an attack with many restarts misses",
     {f"trained, {name}": partial(trained, name) for name in ARCHITECTURES},
-    short=1,
-    long=20,
+    share=0.1,
 )
