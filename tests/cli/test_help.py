@@ -24,6 +24,7 @@ QUICKER = {  # flags that make a command's examples quick; later flags win
     "cross-check": "--timeout 0.2",
     "export": "--per-class 1",
     "vnncomp": "--timeout 0.2",
+    "self-test": "--families monotone --networks 1",
     "report": "--no-figures",
     "data": "",
     "list": "",

@@ -22,6 +22,7 @@ from steadynet.cli import (
     prune,
     report,
     reproduce,
+    self_test,
     status,
     train,
     tune,
@@ -49,6 +50,7 @@ STAGES: dict[str, dict[str, Command]] = {
         "cross-check": cross_check.COMMAND,
         "export": export.COMMAND,
         "vnncomp": vnncomp.COMMAND,
+        "self-test": self_test.COMMAND,
     },
     "3. report": {"report": report.COMMAND, "view": view.COMMAND},
     "all stages at once": {"demo": demo.COMMAND, "reproduce": reproduce.COMMAND, "status": status.COMMAND},
@@ -64,8 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: The words after ``steadynet``; those of the process by default.
 
     Returns:
-        The exit code: 0 when all went well, 1 when verifiers contradict each other or a job failed, 2 when the user
-        made a mistake, 130 when the user interrupted.
+        The exit code: 0 when all went well, 1 when verifiers contradict each other, a verdict is wrong or a job failed,
+        2 when the user made a mistake, 130 when the user interrupted.
     """
     try:
         with _one_line_warnings():

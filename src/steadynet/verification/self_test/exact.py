@@ -5,16 +5,14 @@ Both take a sequence of linear layers and ReLUs on flat inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TypeVar
+from itertools import pairwise
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Item = TypeVar("Item")
 Numbers = list[Fraction]
 Float32 = NDArray[np.float32]
 ZERO = Fraction(0)
@@ -45,6 +43,7 @@ def _exact_layer(layer: nn.Linear, values: Numbers) -> Numbers:
 def exact_product(first: Tensor, second: Tensor) -> Fraction:
     """Return Σ a·b of two vectors in float32 without rounding, also for thousands of terms.
 
+    >>> import torch
     >>> exact_product(torch.tensor([1.0, 2.0**-30]), torch.tensor([1.0, 2.0**-30])) == 1 + Fraction(1, 2**60)
     True
     """
@@ -65,6 +64,7 @@ def exact_minimum(network: nn.Sequential, lower: float, upper: float) -> tuple[F
     The network is linear between the points where a ReLU changes its sign. These are found layer by layer: between two
     neighbouring points each pre-activation is linear, so its zero follows from its values at both.
 
+    >>> import torch
     >>> network = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2))
     >>> for parameter, value in zip(network.parameters(), ([[1.0]], [-0.5], [[1.0], [0.0]], [0.25, 0.0])):
     ...     parameter.data = torch.tensor(value)
@@ -75,20 +75,16 @@ def exact_minimum(network: nn.Sequential, lower: float, upper: float) -> tuple[F
     for depth, layer in enumerate(network):
         if not isinstance(layer, nn.ReLU):
             continue
-        below = network[:depth]
+        below = nn.Sequential(*list(network)[:depth])
         values = [exact_scores(below, [point]) for point in points]
         zeros = set(points)
-        for (left, right), (first, second) in zip(_neighbours(points), _neighbours(values), strict=True):
+        for (left, right), (first, second) in zip(pairwise(points), pairwise(values), strict=True):
             for one, other in zip(first, second, strict=True):
                 if one * other < 0:
                     zeros.add(left + (right - left) * one / (one - other))
         points = sorted(zeros)
     # With several margins, each is linear between the points, and so the smallest one is smallest at one of them.
     return min(((point, exact_margin(network, [point])) for point in points), key=lambda found: found[1])
-
-
-def _neighbours(items: Sequence[Item]) -> Iterator[tuple[Item, Item]]:
-    return zip(items, items[1:], strict=False)
 
 
 def float32_scores(network: nn.Sequential, point: Tensor, order: str) -> Float32:

@@ -122,7 +122,6 @@ class Family:
 
     Args:
         name: The name, in one word.
-        summary: What the family is, in one line.
         kinds: The function that makes an instance of each kind, from PyTorch's global random numbers. It raises
             ``ConstructionError`` if the truth of what it made is not certain.
         share: How many instances of each kind there are for each one that the user asks for. Families whose instances
@@ -130,7 +129,6 @@ class Family:
     """
 
     name: str
-    summary: str
     kinds: Mapping[str, Callable[[], KnownInstance]]
     share: float = 1.0
 

@@ -74,6 +74,5 @@ def _make_positive(network: nn.Module) -> None:
 
 FAMILY = Family(
     "monotone",
-    "networks whose smallest margin lies in a known corner, just above or below zero",
     {f"monotone, {name}": partial(monotone, name) for name in ARCHITECTURES},
 )

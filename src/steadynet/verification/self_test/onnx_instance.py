@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,7 +22,8 @@ from steadynet.verification.properties import Verdict
 from steadynet.verification.self_test.known import Answer, ConstructionError, KnownInstance, Truth
 from steadynet.verification.vnncomp import Instance, InstanceResult, decide
 
-Array = NDArray[np.float32] | NDArray[np.float64]
+Number = np.float32 | np.float64
+Array = NDArray[Number]
 OPSET, IR_VERSION = 17, 8
 TIMEOUT = 60.0  # seconds
 
@@ -71,7 +73,7 @@ class FileInstance(KnownInstance):
     def _replays(self, result: InstanceResult) -> bool:
         if result.verdict is not Verdict.SAT or result.inputs is None or result.inputs.size != self.lower.size:
             return False
-        point = result.inputs.astype(self.lower.dtype).reshape(self.lower.shape)
+        point: Array = result.inputs.astype(self.lower.dtype).reshape(self.lower.shape)
         return bool((point >= self.lower).all() and (point <= self.upper).all()) and refuted(runtime(self.model)(point))
 
 
@@ -113,7 +115,11 @@ class ModelBuilder:
     """
 
     def __init__(
-        self, shape: Sequence[int], dtype: type[np.float32 | np.float64] = np.float32, *, constants_as_nodes: bool = False
+        self,
+        shape: Sequence[int],
+        dtype: type[Number] = np.float32,
+        *,
+        constants_as_nodes: bool = False,
     ) -> None:
         self.shape, self.dtype, self.constants_as_nodes = tuple(shape), dtype, constants_as_nodes
         self.nodes: list[onnx.NodeProto] = []
@@ -129,7 +135,7 @@ class ModelBuilder:
             self.weights.append(tensor)
         return name
 
-    def add(self, operator: str, *inputs: str, **attributes: object) -> str:
+    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Add a node; return the name of its result."""
         name = f"value_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))

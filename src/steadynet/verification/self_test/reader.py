@@ -6,20 +6,21 @@ in a corner, which is run on ONNX Runtime.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 import onnx
 
 from steadynet.verification.self_test.known import Family, KnownInstance, Truth
-from steadynet.verification.self_test.onnx_instance import Array, ModelBuilder, file_instance, refuted, runtime
+from steadynet.verification.self_test.onnx_instance import Array, ModelBuilder, Number, file_instance, refuted, runtime
 from steadynet.verification.self_test.random_numbers import integer, pick, power_of_ten, uniform
 from steadynet.verification.self_test.reader_operators import OPERATORS, operator_instance
 
 HIDING = 1e6  # the size of an output beside which others look small
 
 
-def _builder(dtype: type[np.float32 | np.float64] = np.float32) -> ModelBuilder:
+def _builder(dtype: type[Number] = np.float32) -> ModelBuilder:
     return ModelBuilder((1, 1), dtype, constants_as_nodes=bool(integer(0, 1)))
 
 
@@ -31,7 +32,7 @@ def _scored(builder: ModelBuilder, value: str, sign: float, level: float, *, hid
     return builder.model(builder.add("Gemm", value, weight, bias, transB=1), classes)
 
 
-def _interval(dtype: type[np.float32 | np.float64]) -> tuple[Array, Array]:
+def _interval(dtype: type[Number]) -> tuple[Array, Array]:
     lower, upper = (np.full((1, 1), end, dtype=dtype) for end in (uniform(0.1, 0.5), uniform(0.5, 0.9)))
     return lower, upper
 
@@ -97,16 +98,13 @@ def double_digits() -> KnownInstance:
     return file_instance(model, lower, upper, Truth.HOLDS if sign > 0 else Truth.VIOLATED, lower)
 
 
-FAMILY = Family(
-    "readers",
-    "ONNX files that a reader could misunderstand",
-    {
-        "constants that cancel": partial(cancelling_constants, hiding=False),
-        "an output of -1e6 that hides another": partial(cancelling_constants, hiding=True),
-        "constants that scale": scaling_constants,
-        "constants of constants": constant_subgraph,
-        "double model": double_model,
-        "digits of a double model": double_digits,
-    }
-    | {f"operators: {name}": partial(operator_instance, name) for name in OPERATORS},
-)
+KINDS: dict[str, Callable[[], KnownInstance]] = {
+    "constants that cancel": partial(cancelling_constants, hiding=False),
+    "an output of -1e6 that hides another": partial(cancelling_constants, hiding=True),
+    "constants that scale": scaling_constants,
+    "constants of constants": constant_subgraph,
+    "double model": double_model,
+    "digits of a double model": double_digits,
+    **{f"operators: {name}": partial(operator_instance, name) for name in OPERATORS},
+}
+FAMILY = Family("readers", KINDS)

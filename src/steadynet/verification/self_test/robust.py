@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -124,7 +125,7 @@ def _permuted_dense(network: nn.Sequential) -> nn.Sequential:
     """Permute the neurons of each hidden layer, and scale them by powers of two; both leave the function the same."""
     mirror = copy.deepcopy(network)
     layers = [layer for layer in mirror if isinstance(layer, nn.Linear)]
-    for layer, following in zip(layers, layers[1:], strict=False):
+    for layer, following in pairwise(layers):
         order = torch.randperm(layer.out_features)
         factor = 2.0 ** torch.randint(-3, 4, (layer.out_features,))
         layer.weight.data = layer.weight.data[order] * factor[:, None]
@@ -170,7 +171,6 @@ MIRRORED = ("dense", "convolutional", "residual", "max pool", "average pool")
 
 FAMILY = Family(
     "robust",
-    "properties that hold: Lipschitz-bounded networks, and two copies of one network",
     {f"Lipschitz-bounded, {name}": partial(lipschitz, name) for name in ARCHITECTURES}
     | {f"mirrored pair, {name}": partial(mirrored, name) for name in MIRRORED},
 )

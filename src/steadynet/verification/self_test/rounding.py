@@ -245,7 +245,6 @@ def cancellation() -> KnownInstance:
 
 FAMILY = Family(
     "rounding",
-    "margins that rounding changes; the truth comes from exact rational arithmetic",
     {
         "one hidden layer, one input": partial(random_line, 1),
         "two hidden layers, one input": partial(random_line, 2),

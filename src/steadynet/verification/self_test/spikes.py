@@ -6,6 +6,7 @@ that does not meet the spike is a property that holds.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -20,11 +21,11 @@ from steadynet.verification.self_test.torch_instance import KnownBox, network_in
 BOXES = 3  # properties around each spike
 
 
-def hat_layers(place: Tensor, width: float) -> list[nn.Module]:
+def hat_layers(place: Tensor, width: float) -> tuple[nn.Linear, nn.ReLU, nn.Linear, nn.ReLU]:
     """Return layers that compute relu(1 − Σ|x − place| / width): 1 at the place, 0 farther away than the width."""
     size = len(place)
     distance = linear(torch.cat([torch.eye(size), -torch.eye(size)]), torch.cat([-place, place]))
-    return [distance, nn.ReLU(), linear(torch.full((1, 2 * size), -1 / width), torch.ones(1)), nn.ReLU()]
+    return distance, nn.ReLU(), linear(torch.full((1, 2 * size), -1 / width), torch.ones(1)), nn.ReLU()
 
 
 def scores(depth: float, height: float) -> nn.Linear:
@@ -138,13 +139,11 @@ def in_a_random_network() -> KnownInstance:
     """A pyramid beside a small random network, whose scores at the top are known by running it in float64."""
     size, width, depth = integer(2, 4), power_of_ten(-3, -1), power_of_ten(-4, -1)
     place = point((size,))
-    random = nn.Sequential(nn.Linear(size, 6), nn.ReLU(), nn.Linear(6, 3))
-    random[2].weight.data.mul_(0.1)
-    random[2].bias.data = torch.tensor([1.5, 0.0, 0.0])
+    last = linear(torch.randn(3, 6) * 0.05, torch.tensor([1.5, 0.0, 0.0]))
+    random = nn.Sequential(nn.Linear(size, 6), nn.ReLU(), last)
     with torch.no_grad():
-        at_top = random.double()(place.double())
+        at_top = copy.deepcopy(random).double()(place.double())
     height = float(at_top[0] - at_top[1]) + depth
-    random.float()
     spike = nn.Sequential(*hat_layers(place, width), linear(torch.tensor([[0.0], [height], [0.0]])))
     return network_instance(BesideScores(random, spike), boxes_around(place, width)[:BOXES])
 
@@ -170,7 +169,6 @@ def between_numbers() -> KnownInstance:
 
 FAMILY = Family(
     "spikes",
-    "a margin that is negative in one narrow place only, whose minimum is known",
     {
         "hat": hat,
         "scaled hat": scaled_hat,

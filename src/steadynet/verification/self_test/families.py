@@ -1,0 +1,18 @@
+"""All families of instances, in the order of the table."""
+
+from __future__ import annotations
+
+from steadynet.verification.self_test import monotone, reader, robust, rounding, spikes, trained
+from steadynet.verification.self_test.known import Family
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        spikes.FAMILY,
+        trained.FAMILY,
+        robust.FAMILY,
+        monotone.FAMILY,
+        rounding.FAMILY,
+        reader.FAMILY,
+    )
+}
