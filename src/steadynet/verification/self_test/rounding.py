@@ -169,6 +169,21 @@ def overflow() -> KnownInstance:
     return network_instance(network, [judged(network, lower, upper)])
 
 
+def overflow_and_back() -> KnownInstance:
+    """A number is scaled up until float32 overflows, and down again: class 1 gets infinity instead of at most 1.
+
+    This happens in the upper half of the interval only, so that the image itself has the right label.
+    """
+    factors = [power_of_ten(20, 25), power_of_ten(20, 25)]
+    lower, upper = interval()
+    threshold = uniform(0.5 * (lower + upper), upper)
+    layers: list[nn.Module] = [linear(torch.eye(1), torch.tensor([-threshold])), nn.ReLU()]
+    for factor in [*factors, *(1 / factor for factor in factors)]:
+        layers += [linear(torch.tensor([[factor]])), nn.ReLU()]
+    network = nn.Sequential(*layers, linear(torch.tensor([[-1e-30], [1.0]]), torch.tensor([2.0, 0.0])))
+    return network_instance(network, [judged(network, lower, upper)])
+
+
 def overflow_in_bounds() -> KnownInstance:
     """A ReLU that is never active, with weights of 1e20 before and after it: only its bounds overflow.
 
@@ -252,6 +267,7 @@ FAMILY = Family(
         "one error copied, weights of 1e-30 and 1e30": partial(copied_error, 1e-30),
         "underflow": underflow,
         "overflow": overflow,
+        "overflow and back": overflow_and_back,
         "overflow of bounds only": overflow_in_bounds,
         "sum of 16,512 terms": long_sum,
         "layers scaled by W and 1/W": large_factor,
