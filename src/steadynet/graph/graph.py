@@ -71,8 +71,11 @@ class Graph:
         """Return the position of the first value that a node reads: for a ReLU, its pre-activation."""
         return self.producer(position).inputs[0]
 
-    def up_to(self, position: int) -> Graph:
-        """Return the graph whose output is the value at this position, without the nodes that it does not need."""
+    def needed_by(self, position: int) -> list[int]:
+        """Return the positions of the values that the value at this position is computed from, and its own, in order.
+
+        The network's input, which is always there, is left out.
+        """
         needed: set[int] = set()
         waiting = [position]
         while waiting:
@@ -80,8 +83,13 @@ class Graph:
             if current and current not in needed:
                 needed.add(current)
                 waiting += self.producer(current).inputs
-        moved = {0: 0} | {old: new for new, old in enumerate(sorted(needed), 1)}
-        kept = (self.producer(old) for old in sorted(needed))
+        return sorted(needed)
+
+    def up_to(self, position: int) -> Graph:
+        """Return the graph whose output is the value at this position, without the nodes that it does not need."""
+        needed = self.needed_by(position)
+        moved = {0: 0} | {old: new for new, old in enumerate(needed, 1)}
+        kept = (self.producer(old) for old in needed)
         return Graph(tuple(replace(node, inputs=tuple(moved[source] for source in node.inputs)) for node in kept))
 
     def converted(self, convert: Callable[[Tensor], Tensor]) -> Graph:

@@ -133,9 +133,9 @@ class _InstanceDecider:
 
     def __init__(self, instance: Instance, deadline: float, verifier: str, settings: dict[str, object]) -> None:
         self.deadline, self.verifier, self.settings = deadline, verifier, settings
-        self.network = read_onnx(instance.network)
-        self.runtime = flat_runtime_function(instance.network)
         self.property = read_vnnlib(instance.property_file)
+        self.network = read_onnx(instance.network, self.property.sample_inputs())
+        self.runtime = flat_runtime_function(instance.network)
         self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
         self._check_sizes(instance)
 

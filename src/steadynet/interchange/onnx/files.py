@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
+import torch
 from onnx import external_data_helper
 
 from steadynet.errors import UserError, one_line
@@ -57,11 +58,25 @@ def input_entries(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [entry for entry in model.graph.input if entry.name not in weights]
 
 
+PRECISIONS: dict[int, torch.dtype] = {
+    onnx.TensorProto.FLOAT: torch.float32,
+    onnx.TensorProto.DOUBLE: torch.float64,
+}
+
+
+def input_precision(entry: onnx.ValueInfoProto) -> torch.dtype:
+    """Return the precision of an input, which is that of the network."""
+    kind = entry.type.tensor_type.elem_type
+    if kind not in PRECISIONS:
+        raise UnsupportedError("its input is not a tensor of float32 or float64")
+    return PRECISIONS[kind]
+
+
 def input_shape(entry: onnx.ValueInfoProto) -> Shape:
     """Return the shape of an input at batch size 1."""
     kind = entry.type.tensor_type
-    if kind.elem_type != onnx.TensorProto.FLOAT or not kind.HasField("shape"):
-        raise UnsupportedError("its input is not a float32 tensor of known shape")
+    if not kind.HasField("shape"):
+        raise UnsupportedError("its input has no known shape")
     shape = [axis.dim_value if axis.HasField("dim_value") else 0 for axis in kind.shape.dim]
     if len(shape) > 1 and shape[0] < 1:
         shape[0] = 1  # the batch size is not fixed

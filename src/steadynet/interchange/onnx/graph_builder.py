@@ -8,7 +8,8 @@ tensor has no batch axis of its own, and the graph adds one.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -32,16 +33,22 @@ class GraphValue(NamedTuple):
 def without_batch(shape: Shape) -> Shape:
     """Return an ONNX shape without the batch axis: a leading axis of length 1, if there is one.
 
-    >>> without_batch((1, 3, 8, 8)), without_batch((5, 4))
-    ((3, 8, 8), (5, 4))
+    A single number, which has no axes, becomes a tensor of length 1.
+
+    >>> without_batch((1, 3, 8, 8)), without_batch((5, 4)), without_batch(())
+    ((3, 8, 8), (5, 4), (1,))
     """
-    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape
+    return shape[1:] if len(shape) > 1 and shape[0] == 1 else shape or (1,)
 
 
 @dataclass
 class GraphBuilder:
-    """The graph so far. Neighbouring reshapes, transpositions and scalings are merged while it is built."""
+    """The graph so far. Neighbouring reshapes and transpositions are merged while it is built.
 
+    Arithmetic is merged only where the merged operation rounds as the two do: a + b − b is not a in float32.
+    """
+
+    dtype: torch.dtype = torch.float32  # that the network computes in
     name: str = ""  # of the ONNX node that is being read
     nodes: list[Node] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)  # without batch, of the input and of every node
@@ -116,35 +123,88 @@ class GraphBuilder:
             return GraphValue(source.position, shape)
         return self.add(Permute(tuple(order)), shape, source)
 
-    def scale(self, source: GraphValue, factor: Tensor | float = 1.0, shift: Tensor | float = 0.0) -> GraphValue:
-        """Add source · factor + shift, broadcast as in ONNX; merged with a scaling or a dense layer before it."""
-        factor, shift = torch.as_tensor(factor), torch.as_tensor(shift)
-        shape = tuple(torch.broadcast_shapes(source.shape, factor.shape, shift.shape))
+    def multiply(self, source: GraphValue, factor: Tensor | float, roundings: int = 0) -> GraphValue:
+        """Add source · factor, broadcast as in ONNX; ``roundings`` is how many roundings the factor saw."""
+        factor = torch.as_tensor(factor, dtype=self.dtype)
+        return self.scale(source, Scale(factor, torch.zeros_like(factor), roundings=roundings))
+
+    def shift(self, source: GraphValue, shift: Tensor | float, roundings: int = 0) -> GraphValue:
+        """Add source + shift, broadcast as in ONNX; ``roundings`` is how many roundings the shift saw."""
+        shift = torch.as_tensor(shift, dtype=self.dtype)
+        return self.scale(source, Scale(torch.ones_like(shift), shift, roundings=roundings))
+
+    def scale(self, source: GraphValue, scale: Scale) -> GraphValue:
+        """Add source · factor + shift, broadcast as in ONNX; merged with the operation before it if that is exact."""
+        shape = tuple(torch.broadcast_shapes(source.shape, scale.factor.shape, scale.shift.shape))
         if math.prod(shape) != math.prod(source.shape):
             raise UnsupportedError("arithmetic that broadcasts data")
         source = self.reshape(source, shape)
-        if bool((factor == 1).all() and (shift == 0).all()):
+        if _is_sign(scale) and bool((scale.factor == 1).all()):
             return source
         if len(without_batch(shape)) < len(shape):
-            factor, shift = (part[0] if part.dim() == len(shape) else part for part in (factor, shift))
+            scale = _converted(scale, lambda part: part[0] if part.dim() == len(shape) else part)
         before = self.producer(source)
-        if before and isinstance(before.operation, Scale):
-            factor, shift = before.operation.factor * factor, before.operation.shift * factor + shift
-            return self.add(Scale(factor, shift), shape, GraphValue(before.inputs[0], ()))
-        if before and isinstance(before.operation, Dense) and bool((factor == 1).all()) and _per_output(shift, shape):
-            old_bias = 0.0 if before.operation.bias is None else before.operation.bias
-            bias = shift.reshape(-1).expand(shape[-1]) + old_bias
-            return self.add(Dense(before.operation.weight, bias), shape, GraphValue(before.inputs[0], ()))
-        return self.add(Scale(factor, shift), shape, source)
+        merged = None if before is None else _merged(before.operation, scale, shape)
+        if before is None or merged is None:
+            return self.add(scale, shape, source)
+        return self.add(merged, shape, GraphValue(before.inputs[0], ()))
 
-    def build(self, result: GraphValue) -> Graph:
+    def build(self, result: GraphValue) -> BuiltGraph:
         """Return the graph whose output is a value, flattened; nodes that the output does not need are left out."""
         flat = (math.prod(result.shape),)
         if without_batch(result.shape) != flat or result.position == 0:
             result = self.add(Reshape(flat), flat, result)
-        return Graph(tuple(self.nodes)).up_to(result.position)
+        graph = Graph(tuple(self.nodes))
+        moved = {0: 0} | {old: new for new, old in enumerate(graph.needed_by(result.position), 1)}
+        return BuiltGraph(graph.up_to(result.position), moved)
+
+
+class BuiltGraph(NamedTuple):
+    """A graph, and the new position of every position of the builder that is in it."""
+
+    graph: Graph
+    moved: dict[int, int]
+
+
+def _is_sign(scale: Scale) -> bool:
+    """Return whether a scale leaves every number as it is, or changes its sign."""
+    return _is_product(scale) and scale.roundings == 0 and bool((scale.factor.abs() == 1).all())
+
+
+def _is_product(scale: Scale) -> bool:
+    """Return whether a scale adds nothing."""
+    return scale.behind_shift is None and bool((scale.shift == 0).all())
+
+
+def _converted(scale: Scale, convert: Callable[[Tensor], Tensor]) -> Scale:
+    behind = None if scale.behind_shift is None else convert(scale.behind_shift)
+    return replace(scale, factor=convert(scale.factor), shift=convert(scale.shift), behind_shift=behind)
+
+
+def _merged(before: Operation, scale: Scale, shape: Shape) -> Operation | None:
+    """Return one operation that rounds as ``before`` and then ``scale`` do; None if there is none.
+
+    A sign rounds nothing. A product and then a sum are one scale, and a matrix product and then a sum are one dense
+    layer, whose rounding counts both. Any other two operations stay apart.
+    """
+    if isinstance(before, Dense):
+        plain = before.bias is None and scale.behind_shift is None and bool((scale.factor == 1).all())
+        if not plain or not _per_output(scale.shift, shape):
+            return None
+        bias = scale.shift.reshape(-1).expand(before.weight.shape[0])
+        return replace(before, bias=bias, roundings=before.roundings + scale.roundings)
+    if not isinstance(before, Scale):
+        return None
+    if _is_sign(scale):
+        return replace(before, factor=before.factor * scale.factor, shift=before.shift * scale.factor)
+    if _is_sign(before):
+        return replace(scale, factor=before.factor * scale.factor)
+    only_sum = scale.behind_shift is None and bool((scale.factor == 1).all())
+    if _is_product(before) and only_sum:
+        return replace(scale, factor=before.factor, roundings=before.roundings + scale.roundings)
+    return None
 
 
 def _per_output(shift: Tensor, shape: Shape) -> bool:
     """Return whether a shift adds one number per output of a dense layer, or the same number to all of them."""
-    return shift.numel() == 1 or (shift.numel() == shape[-1] == shift.shape[-1])
+    return shift.numel() == 1 or (len(shape) > 0 and shift.numel() == shape[-1] == shift.shape[-1])

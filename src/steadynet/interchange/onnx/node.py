@@ -84,6 +84,8 @@ class OnnxNode:
     inputs: list[GraphValue | Array | None]
     attributes: Attributes
     output_count: int = 1
+    dtype: torch.dtype = torch.float32  # that the network computes in
+    roundings: tuple[int, ...] = ()  # how many roundings each input saw if it was computed from other constants
 
     def input(self, index: int) -> GraphValue | Array | None:
         """Return an input; None if it is left out."""
@@ -104,11 +106,19 @@ class OnnxNode:
         return found
 
     def weights(self, index: int) -> Tensor:
-        """Return a constant that must not be left out, as float32."""
+        """Return a constant that must not be left out, in the precision of the network."""
         found = self.constant(index)
         if found is None:
             raise UnsupportedError("a missing input")
-        return float_tensor(found)
+        return self.tensor(found)
+
+    def tensor(self, constant: Array) -> Tensor:
+        """Return a constant as a tensor of finite numbers, in the precision of the network."""
+        return float_tensor(constant, self.dtype)
+
+    def rounded(self, *indices: int) -> int:
+        """Return how many roundings constants saw when they were computed from others: the most of some inputs."""
+        return max((self.roundings[index] for index in indices if index < len(self.roundings)), default=0)
 
     def integers(self, attribute: str, index: int | None = None) -> list[int] | None:
         """Return integers from an attribute or, as in later versions of the operator, from an input."""
@@ -133,12 +143,42 @@ def non_negative_axis(axis: int, rank: int) -> int:
     return axis % rank
 
 
-def float_tensor(array: Array) -> Tensor:
-    """Return a constant as a float32 tensor of finite numbers."""
+def float_tensor(array: Array, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return a constant as a tensor of finite numbers, which must have this precision exactly."""
     if array.dtype.kind not in "fiu":
         raise UnsupportedError(f"constants of type {array.dtype}")
     with np.errstate(all="ignore"):
-        tensor = torch.tensor(np.asarray(array, dtype=np.float32))
-    if not bool(tensor.isfinite().all()):
+        converted = np.asarray(array, dtype=np.float32 if dtype == torch.float32 else np.float64)
+    if not bool(np.isfinite(converted).all()):
         raise UnsupportedError("constants that are not finite")
-    return tensor
+    if bool((converted != array).any()):
+        raise UnsupportedError(
+            f"constants of type {array.dtype} that {str(dtype).removeprefix('torch.')} does not hold"
+        )
+    return torch.tensor(converted)
+
+
+def scaled(constant: Tensor, factor: float) -> Tensor:
+    """Return constant · factor, rounded once unless the factor is 1; a product that underflows is refused.
+
+    >>> scaled(torch.tensor([1.5, 0.0]), 2.0)
+    tensor([3., 0.])
+    """
+    if factor in (0, 1):
+        return constant * factor
+    product = constant * factor
+    check_digits(product, constant != 0)
+    return product
+
+
+def check_digits(computed: Tensor, expected: Tensor | None = None) -> None:
+    """Refuse constants that lost their digits to overflow or underflow when they were computed.
+
+    Args:
+        computed: The constants.
+        expected: Where they cannot be zero; a mask. By default, anywhere.
+    """
+    least = torch.finfo(computed.dtype).smallest_normal
+    lost = computed.abs() < least if expected is None else (computed.abs() < least) & expected
+    if not bool(computed.isfinite().all()) or bool(lost.any()):
+        raise UnsupportedError("constants that overflow or underflow when they are multiplied or divided")

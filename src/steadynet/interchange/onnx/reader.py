@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -12,25 +15,35 @@ from onnx import numpy_helper
 from steadynet.errors import UserError, one_line
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Shape
+from steadynet.interchange.onnx.comparison import example_images, runtime_deviation
 from steadynet.interchange.onnx.constant_folding import constant_value, fold, shape_value
-from steadynet.interchange.onnx.files import UnsupportedError, input_entries, input_shape, load_model, opset_of
+from steadynet.interchange.onnx.files import (
+    UnsupportedError,
+    input_entries,
+    input_precision,
+    input_shape,
+    load_model,
+    opset_of,
+)
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue, without_batch
 from steadynet.interchange.onnx.node import Array, Attributes, OnnxNode
 from steadynet.interchange.onnx.operators.table import OPERATORS
-from steadynet.interchange.onnx.runtime import runtime_function
+from steadynet.interchange.onnx.runtime import runtime_tensors
+from steadynet.interchange.vnnlib.property import Vector
 
-TOLERANCE = 1e-4  # of the largest output: float32 sums in another order differ by less
 
-
-def read_onnx(path: str | Path) -> GraphNetwork:
+def read_onnx(path: str | Path, compare_at: Sequence[Vector] = ()) -> GraphNetwork:
     """Read a network from an ONNX file.
 
     If the leading axis of the file's input has length 1 or no fixed length, it is the batch axis. Otherwise the file
-    has no batch axis, and the network adds one. Before the network is returned, its outputs on random inputs are
-    compared with those of ONNX Runtime.
+    has no batch axis, and the network adds one. Before the network is returned, all that it computes is compared with
+    ONNX Runtime, layer by layer and number by number, each within its own rounding: on random inputs and on inputs that
+    the caller chooses.
 
     Args:
-        path: The file. It must have one float32 input of known shape and one output.
+        path: The file. It must have one input of known shape, in float32 or float64, and one output. The network
+            computes in the same precision.
+        compare_at: Flat inputs to compare on, for example the corners of a box. Those of another size are ignored.
 
     Returns:
         A network that maps inputs of shape (batch, *input_shape) to flat outputs of shape (batch, outputs).
@@ -51,27 +64,44 @@ def read_onnx(path: str | Path) -> GraphNetwork:
     path = Path(path)
     model = load_model(path)
     try:
-        network, shape = _Reader(model).network()
-        _check_same_outputs(network, model, shape)
+        reading = _Reader(model).read()
+        reading.check(model, compare_at)
     except UnsupportedError as error:
         raise UserError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # torch, numpy and ONNX Runtime raise errors of any type when shapes do not fit
         raise UserError(f"{path} cannot be read: {type(error).__name__}: {one_line(error)}") from error
-    return network
+    return reading.network
 
 
-def _check_same_outputs(network: GraphNetwork, model: onnx.ModelProto, shape: Shape) -> None:
-    random, run = np.random.default_rng(0), runtime_function(model)
-    for low, high in ((0, 1), (-1, 2), (-10, 10)):
-        image = random.uniform(low, high, shape).astype(np.float32)
+class _Reading(NamedTuple):
+    """A network, and what is needed to compare it with its file.
+
+    Attributes:
+        network: The network.
+        shape: The shape of the file's input at batch size 1.
+        dtype: The precision that it computes in.
+        tensors: The position in the graph of each tensor of the file that the output depends on.
+    """
+
+    network: GraphNetwork
+    shape: Shape
+    dtype: torch.dtype
+    tensors: dict[str, int]
+
+    def check(self, model: onnx.ModelProto, compare_at: Sequence[Vector]) -> None:
+        """Compare the network with ONNX Runtime, on examples and on further flat inputs."""
+        images = example_images(self.network.input_shape, self.dtype)
+        fitting = [point for point in compare_at if point.size == math.prod(self.shape)]
+        if fitting:
+            points = np.stack(fitting).reshape(-1, *self.network.input_shape).astype(images.dtype)
+            images = np.concatenate([images, points])
+        run = runtime_tensors(model, self.tensors)
         with torch.no_grad():
-            found = network(torch.from_numpy(image).view(1, *network.input_shape))[0].numpy()
-        expected = run(image).reshape(-1)
-        if not (np.isfinite(expected).all() and np.isfinite(found).all()):
-            raise UnsupportedError("its outputs are not finite")
-        allowed = TOLERANCE * (float(np.abs(expected).max()) + 0.01)
-        if expected.shape != found.shape or float(np.abs(expected - found).max()) > allowed:
-            raise UnsupportedError("ONNX Runtime computes other outputs than the network that was read")
+            deviation = runtime_deviation(
+                self.network.graph, images, self.tensors, lambda image: run(image.reshape(self.shape))
+            )
+        if deviation is not None:
+            raise UnsupportedError(f"ONNX Runtime computes something else than the network that was read: {deviation}")
 
 
 class _Reader:
@@ -81,9 +111,10 @@ class _Reader:
         self.model, self.graph, self.opset = model, model.graph, opset_of(model)
         self.builder = GraphBuilder()
         self.tensors: dict[str, GraphValue | Array] = {}
+        self.roundings: dict[str, int] = {}  # of constants that are computed from others, by name
 
-    def network(self) -> tuple[GraphNetwork, Shape]:
-        """Return the network, and the shape of the file's input at batch size 1."""
+    def read(self) -> _Reading:
+        """Read the whole file."""
         if self.graph.sparse_initializer:
             raise UnsupportedError("sparse weights")
         for entry in self.graph.initializer:
@@ -91,14 +122,20 @@ class _Reader:
         inputs = input_entries(self.model)
         if len(inputs) != 1 or len(self.graph.output) != 1:
             raise UnsupportedError(f"it has {len(inputs)} inputs and {len(self.graph.output)} outputs, not one of each")
-        shape = input_shape(inputs[0])
+        shape, self.builder.dtype = input_shape(inputs[0]), input_precision(inputs[0])
         self.tensors[inputs[0].name] = self.builder.add_input(shape)
         for node in self.graph.node:
             self._read_node(node)
         result = self.tensors.get(self.graph.output[0].name)
         if not isinstance(result, GraphValue):
             raise UnsupportedError("its output does not depend on its input")
-        return GraphNetwork(self.builder.build(result), without_batch(shape)), shape
+        graph, moved = self.builder.build(result)
+        found = {name: value.position for name, value in self.tensors.items() if isinstance(value, GraphValue)}
+        tensors = {
+            name: moved[position] for name, position in found.items() if position in moved and name != inputs[0].name
+        }
+        tensors[self.graph.output[0].name] = graph.output
+        return _Reading(GraphNetwork(graph, without_batch(shape)), shape, self.builder.dtype, tensors)
 
     def _read_node(self, node: onnx.NodeProto) -> None:
         where = f"{node.op_type} ('{node.name or node.output[0]}')"[:100]
@@ -121,10 +158,14 @@ class _Reader:
         if node.op_type == "Shape" and inputs[0] is not None:
             return shape_value(tuple(inputs[0].shape), attributes)
         constants = [value for value in inputs if not isinstance(value, GraphValue)]
+        roundings = tuple(self.roundings.get(name, 0) for name in node.input)
         if len(constants) == len(inputs):
-            return fold(node, constants, self.opset, self.builder)
+            folded = fold(node, constants, roundings, self.opset, self.builder)
+            self.roundings[node.output[0]] = folded.roundings
+            return folded.value
         if node.op_type not in OPERATORS:
             raise UnsupportedError("no bounds are known for this operator")
         self.builder.name = node.name or node.output[0]
         read = OPERATORS[node.op_type]
-        return read(OnnxNode(node.op_type, inputs, attributes, len(node.output)), self.builder)
+        described = OnnxNode(node.op_type, inputs, attributes, len(node.output), self.builder.dtype, roundings)
+        return read(described, self.builder)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 from onnx import numpy_helper
 from torch import Tensor, nn
 
@@ -20,21 +19,22 @@ from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Operation, ReLU, Scale, Shape, Sum
 from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.rearrangements import Concat, Pad, Permute, Reshape, Take
+from steadynet.graph.trace import some_weight
 from steadynet.graph.translate import graph_of
-from steadynet.interchange.onnx.runtime import runtime_function
-from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.interchange.onnx.comparison import example_images, runtime_deviation
+from steadynet.interchange.onnx.files import PRECISIONS
+from steadynet.interchange.onnx.node import Array
+from steadynet.interchange.onnx.runtime import runtime_tensors
 
 OPSET, IR_VERSION = 17, 8  # old enough for every tool, new enough for every operation
-TOLERANCE = 1e-4  # of the largest output: float32 sums in another order differ by less
-
 Attribute = int | float | Sequence[int]
 
 
 def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> None:
-    """Write a network, in evaluation mode and for any batch size, as an ONNX file.
+    """Write a network, in evaluation mode and for any batch size, as an ONNX file of its own precision.
 
-    The file is written after ONNX Runtime has computed the same outputs as PyTorch on random images. An existing file
-    is replaced.
+    The file is written after ONNX Runtime has computed the same as the network's graph on random images, layer by layer
+    and number by number, each within its own rounding. An existing file is replaced.
 
     Args:
         network: A network whose operations have known bounds. Its mode and weights are left as they are.
@@ -53,10 +53,12 @@ def export_onnx(network: nn.Module, image_shape: Shape, path: str | Path) -> Non
     ['Flatten', 'Gemm', 'Relu', 'Identity']
     """
     path, shape = Path(path), tuple(image_shape)
-    model = onnx_model(network, shape)
+    graph, dtype = graph_of(network, shape), some_weight(network).dtype
+    written = _write(graph, shape, dtype)
+    model = written.model
     try:
         onnx.checker.check_model(model, full_check=True)
-        _check_same_outputs(network, model, shape)
+        _check_agreement(graph.converted(lambda tensor: tensor.detach().cpu()), written, example_images(shape, dtype))
     except UserError:
         raise
     except Exception as error:  # the checker and ONNX Runtime have no common base class of errors
@@ -70,41 +72,42 @@ def onnx_model(network: nn.Module, image_shape: Shape) -> onnx.ModelProto:
     Raises:
         UserError: The network contains an operation that cannot be written.
     """
-    return _model(graph_of(network, tuple(image_shape)), tuple(image_shape))
+    shape = tuple(image_shape)
+    return _write(graph_of(network, shape), shape, some_weight(network).dtype).model
 
 
-def _check_same_outputs(network: nn.Module, model: onnx.ModelProto, shape: Shape) -> None:
-    weights = [weight for weight in (*network.parameters(), *network.buffers()) if weight.is_floating_point()]
-    reference = weights[0] if weights else torch.zeros(())  # for the device and the type of the network
-    random, run = np.random.default_rng(0), runtime_function(model)
-    for batch, (low, high) in enumerate(((0, 1), (-1, 2), (-10, 10)), 1):
-        images = random.uniform(low, high, (batch, *shape)).astype(np.float32)
-        with torch.no_grad(), evaluation_mode(network):
-            expected = network(torch.from_numpy(images).to(reference)).float().cpu().numpy()
-        found = run(images)
-        if expected.shape != found.shape or not np.isfinite(expected).all():
-            raise UserError(f"this network's outputs, of shape {expected.shape}, cannot be written as ONNX")
-        if float(np.abs(expected - found).max()) > TOLERANCE * (float(np.abs(expected).max()) + 0.01):
-            raise UserError("ONNX Runtime computes other outputs than PyTorch: the network was not written")
+def _check_agreement(graph: Graph, written: _Written, images: Array) -> None:
+    run = runtime_tensors(written.model, written.tensors)
+    with torch.no_grad():
+        deviation = runtime_deviation(graph, images, written.tensors, lambda image: run(image[None]))
+        outputs = graph.values(torch.from_numpy(images))[-1]
+    if deviation is not None:
+        raise UserError(
+            f"ONNX Runtime computes something else than PyTorch, so the network was not written: {deviation}"
+        )
+    found = run(images)["output"]  # the file must take batches, too
+    if found.shape != tuple(outputs.shape):
+        raise UserError(f"this network's outputs, of shape {tuple(outputs.shape)}, cannot be written as ONNX")
 
 
 @dataclass
 class _OnnxGraph:
     """The ONNX graph so far; ``names[i]`` is the ONNX name of value i of the steadynet graph."""
 
+    dtype: torch.dtype
     names: list[str] = field(default_factory=lambda: ["input"])
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     weights: list[onnx.TensorProto] = field(default_factory=list)
 
     def add_weight(self, tensor: Tensor) -> str:
-        """Add a float32 constant; return its name."""
-        return self._add_constant(tensor.detach().float().cpu().numpy())
+        """Add a constant in the precision of the network; return its name."""
+        return self._add_constant(tensor.detach().to("cpu", self.dtype).numpy())
 
     def add_integers(self, numbers: Sequence[int]) -> str:
         """Add a list of integers as a constant; return its name."""
         return self._add_constant(np.array(numbers, dtype=np.int64))
 
-    def _add_constant(self, array: NDArray[np.float32] | NDArray[np.int64]) -> str:
+    def _add_constant(self, array: Array) -> str:
         name = f"weight_{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
@@ -118,8 +121,15 @@ class _OnnxGraph:
         return name
 
 
-def _model(graph: Graph, shape: Shape) -> onnx.ModelProto:
-    onnx_graph = _OnnxGraph()
+class _Written(NamedTuple):
+    """A model, and the position in the graph of the value that each of its named tensors is."""
+
+    model: onnx.ModelProto
+    tensors: dict[str, int]
+
+
+def _write(graph: Graph, shape: Shape, dtype: torch.dtype) -> _Written:
+    onnx_graph = _OnnxGraph(dtype)
     shapes = _value_shapes(graph, shape)
     for node in graph.nodes:
         write = OPERATIONS.get(type(node.operation))
@@ -128,14 +138,18 @@ def _model(graph: Graph, shape: Shape) -> onnx.ModelProto:
         inputs = [onnx_graph.names[source] for source in node.inputs]
         onnx_graph.names.append(write(onnx_graph, node.operation, inputs, shapes[node.inputs[0]]))
     onnx_graph.nodes.append(onnx.helper.make_node("Identity", [onnx_graph.names[-1]], ["output"], name="output"))
+    kind = next(kind for kind, precision in PRECISIONS.items() if precision == dtype)
     ends = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", *lengths])
+        onnx.helper.make_tensor_value_info(name, kind, ["batch", *lengths])
         for name, lengths in (("input", shape), ("output", shapes[-1]))
     ]
     built = onnx.helper.make_graph(onnx_graph.nodes, "steadynet", ends[:1], ends[1:], onnx_graph.weights)
-    return onnx.helper.make_model(
+    model = onnx.helper.make_model(
         built, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="steadynet"
     )
+    # where an operation does nothing, two values have one name
+    tensors = {name: position for position, name in enumerate(onnx_graph.names) if position} | {"output": graph.output}
+    return _Written(model, {name: position for name, position in tensors.items() if name != "input"})
 
 
 def _value_shapes(graph: Graph, shape: Shape) -> list[Shape]:

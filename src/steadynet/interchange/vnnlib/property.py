@@ -55,3 +55,18 @@ class VnnlibProperty:
     input_size: int
     output_size: int
     disjuncts: tuple[Disjunct, ...]
+
+    def sample_inputs(self, boxes: int = 4) -> list[Vector]:
+        """Return some inputs of the boxes: of each its two extreme corners, a random one, the middle, a random point.
+
+        Args:
+            boxes: Of how many boxes at most. They are taken at equal distances from all boxes.
+        """
+        random = np.random.default_rng(0)
+        found: list[Vector] = []
+        bounded = [one for one in self.disjuncts if np.isfinite(one.lower).all() and np.isfinite(one.upper).all()]
+        for disjunct in bounded[:: max(1, -(-len(bounded) // boxes))]:
+            lower, upper = disjunct.lower, disjunct.upper
+            for share in (0.0, 1.0, random.integers(0, 2, lower.shape), 0.5, random.uniform(size=lower.shape)):
+                found.append(lower * (1.0 - share) + upper * share)
+        return found

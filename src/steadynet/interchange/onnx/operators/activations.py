@@ -10,7 +10,7 @@ from steadynet.graph.clipping import clipping
 from steadynet.graph.operations import ReLU, Scale
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
-from steadynet.interchange.onnx.node import OnnxNode, float_tensor
+from steadynet.interchange.onnx.node import OnnxNode
 from steadynet.interchange.onnx.operators.arithmetic import add_values
 
 _NO_LIMIT = 3.4e38  # old files write the largest float32 number where there is no limit
@@ -34,15 +34,15 @@ def clip(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     lower, upper = node.constant(1), node.constant(2)
     least = node.attributes.number("min", -math.inf if lower is None else float(lower.reshape(())))
     most = node.attributes.number("max", math.inf if upper is None else float(upper.reshape(())))
-    if math.isnan(least) or math.isnan(most):
-        raise UnsupportedError("Clip to limits that are not numbers")
+    if math.isnan(least) or math.isnan(most) or node.rounded(1, 2):
+        raise UnsupportedError("Clip to limits that are not numbers, or are rounded when they are computed")
     least, most = (-math.inf if least <= -_NO_LIMIT else least), (math.inf if most >= _NO_LIMIT else most)
     if math.inf in (least, -most):
         raise UnsupportedError("Clip to infinity")
     result = node.value()
-    for operation in clipping(least, most, torch.zeros(())):
+    for operation in clipping(least, most, torch.zeros((), dtype=builder.dtype)):
         if isinstance(operation, Scale):
-            result = builder.scale(result, operation.factor, operation.shift)
+            result = builder.scale(result, operation)
         else:
             result = builder.add(operation, result.shape, result)
     return result
@@ -57,11 +57,11 @@ def maximum(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     if not isinstance(one, GraphValue) or other is None:
         raise UnsupportedError("a missing input")
     if isinstance(other, GraphValue):
-        difference = add_values(builder, builder.scale(one, sign), builder.scale(other, -sign))
-        return add_values(builder, builder.scale(_relu(builder, difference), sign), other)
-    constant = float_tensor(other)
-    difference = builder.scale(one, sign, -sign * constant)
-    return builder.scale(_relu(builder, difference), sign, constant)
+        difference = add_values(builder, builder.multiply(one, sign), builder.multiply(other, -sign))
+        return add_values(builder, builder.multiply(_relu(builder, difference), sign), other)
+    constant, roundings = node.tensor(other), node.rounded(0, 1)
+    difference = builder.shift(builder.multiply(one, sign), -sign * constant, roundings)
+    return builder.shift(builder.multiply(_relu(builder, difference), sign), constant, roundings)
 
 
 def _relu(builder: GraphBuilder, source: GraphValue) -> GraphValue:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from steadynet.graph.batch_norm import batch_norm_scale
 from steadynet.graph.operations import Dense, Sum
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
-from steadynet.interchange.onnx.node import OnnxNode, float_tensor, non_negative_axis
+from steadynet.interchange.onnx.node import OnnxNode, check_digits, non_negative_axis, scaled
 
 
 def add(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
@@ -18,18 +21,18 @@ def add(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     left, right = node.input(0), node.input(1)
     if isinstance(left, GraphValue) and isinstance(right, GraphValue):
         return add_values(builder, left, right)
-    source, constant = (left, node.weights(1)) if isinstance(left, GraphValue) else (node.value(1), node.weights(0))
-    return builder.scale(source, shift=constant)
+    source, constant = (left, 1) if isinstance(left, GraphValue) else (node.value(1), 0)
+    return builder.shift(source, node.weights(constant), node.rounded(constant))
 
 
 def subtract(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Sub."""
     left, right = node.input(0), node.input(1)
     if isinstance(left, GraphValue) and isinstance(right, GraphValue):
-        return add_values(builder, left, builder.scale(right, -1.0))
+        return add_values(builder, left, builder.multiply(right, -1.0))
     if isinstance(left, GraphValue):
-        return builder.scale(left, shift=-node.weights(1))
-    return builder.scale(node.value(1), -1.0, node.weights(0))
+        return builder.shift(left, -node.weights(1), node.rounded(1))
+    return builder.shift(builder.multiply(node.value(1), -1.0), node.weights(0), node.rounded(0))
 
 
 def add_values(builder: GraphBuilder, left: GraphValue, right: GraphValue) -> GraphValue:
@@ -41,12 +44,16 @@ def add_values(builder: GraphBuilder, left: GraphValue, right: GraphValue) -> Gr
 
 
 def add_all(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
-    """Sum: any number of tensors. The values of the graph are added first, then the constants."""
-    result, *others = [part for part in node.inputs if isinstance(part, GraphValue)]
-    for other in others:
-        result = add_values(builder, result, other)
-    for constant in (part for part in node.inputs if not isinstance(part, GraphValue) and part is not None):
-        result = builder.scale(result, shift=float_tensor(constant))
+    """Sum: any number of tensors, added in their order. Constants before the first value are added to it in turn."""
+    first = next(index for index, part in enumerate(node.inputs) if isinstance(part, GraphValue))
+    if first > 1:
+        raise UnsupportedError("a sum that begins with several constants")
+    result = node.value(first)
+    for index, part in enumerate(node.inputs):
+        if isinstance(part, GraphValue):
+            result = result if index == first else add_values(builder, result, part)
+        elif part is not None:
+            result = builder.shift(result, node.tensor(part), node.rounded(index))
     return result
 
 
@@ -55,27 +62,30 @@ def multiply(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     left, right = node.input(0), node.input(1)
     if isinstance(left, GraphValue) and isinstance(right, GraphValue):
         raise UnsupportedError("a product of data")
-    source, factor = (left, node.weights(1)) if isinstance(left, GraphValue) else (node.value(1), node.weights(0))
-    return builder.scale(source, factor)
+    source, factor = (left, 1) if isinstance(left, GraphValue) else (node.value(1), 0)
+    return builder.multiply(source, node.weights(factor), node.rounded(factor))
 
 
 def divide(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Div: a value by a constant."""
-    factor = 1 / node.weights(1)
-    if not bool(factor.isfinite().all()):
+    divisor = node.weights(1)
+    if not bool(divisor.all()):
         raise UnsupportedError("a division by zero")
-    return builder.scale(node.value(0), factor)
+    factor = 1 / divisor
+    check_digits(factor)
+    return builder.multiply(node.value(0), factor, node.rounded(1) + int(not _powers_of_two(divisor)))
 
 
 def negate(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Neg."""
-    return builder.scale(node.value(), -1.0)
+    return builder.multiply(node.value(), -1.0)
 
 
 def gemm(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Gemm: alpha · A · B + beta · C, where A or B is constant, and C is constant."""
     data_first = isinstance(node.input(0), GraphValue)  # data · weight; otherwise weight · data
-    source, weight = (node.value(0), node.weights(1)) if data_first else (node.value(1), node.weights(0))
+    source, constant = (node.value(0), 1) if data_first else (node.value(1), 0)
+    weight = node.weights(constant)
     if len(source.shape) != 2 or weight.dim() != 2:
         raise UnsupportedError("Gemm of tensors that are not matrices")
     source_flag, weight_flag = ("transA", "transB") if data_first else ("transB", "transA")
@@ -83,35 +93,43 @@ def gemm(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     # which is (dataᵀ · weightᵀ)ᵀ, needs the data and the result transposed.
     source = builder.permute(source, [1, 0]) if node.attributes.flag(source_flag) == data_first else source
     weight = weight if node.attributes.flag(weight_flag) == data_first else weight.t()
-    weight = weight * node.attributes.number("alpha", 1.0)
-    result = dense(builder, source, weight.contiguous())
+    alpha, beta = node.attributes.number("alpha", 1.0), node.attributes.number("beta", 1.0)
+    result = dense(builder, source, scaled(weight, alpha).contiguous(), node.rounded(constant) + int(alpha != 1))
     result = result if data_first else builder.permute(result, [1, 0])
     if node.input(2) is None:
         return result
-    return builder.scale(result, shift=node.weights(2) * node.attributes.number("beta", 1.0))
+    return builder.shift(result, scaled(node.weights(2), beta), node.rounded(2) + int(beta != 1))
 
 
 def multiply_matrices(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """MatMul: a value and a constant matrix, in either order."""
     left = node.input(0)
-    source, weight = (left, node.weights(1)) if isinstance(left, GraphValue) else (node.value(1), node.weights(0))
+    source, constant = (left, 1) if isinstance(left, GraphValue) else (node.value(1), 0)
+    weight, roundings = node.weights(constant), node.rounded(constant)
     if weight.dim() != 2:
         raise UnsupportedError("MatMul with a constant that is not a matrix")
     if isinstance(left, GraphValue):
-        return dense(builder, source, weight.t().contiguous())
+        return dense(builder, source, weight.t().contiguous(), roundings)
     axes = list(range(len(source.shape)))
     if len(axes) == 1:
-        return dense(builder, source, weight)
+        return dense(builder, source, weight, roundings)
     last_two_swapped = [*axes[:-2], axes[-1], axes[-2]]
-    product = dense(builder, builder.permute(source, last_two_swapped), weight)
+    product = dense(builder, builder.permute(source, last_two_swapped), weight, roundings)
     return builder.permute(product, last_two_swapped)
 
 
-def dense(builder: GraphBuilder, source: GraphValue, weight: Tensor) -> GraphValue:
-    """Add a dense layer without bias on the last axis; the weight has shape (outputs, inputs)."""
+def dense(builder: GraphBuilder, source: GraphValue, weight: Tensor, roundings: int) -> GraphValue:
+    """Add a dense layer without bias on the last axis.
+
+    Args:
+        builder: The graph.
+        source: The data, (..., inputs).
+        weight: The weight, (outputs, inputs).
+        roundings: How many roundings the weight saw if it was computed from other constants.
+    """
     if not source.shape or source.shape[-1] != weight.shape[1]:
         raise UnsupportedError(f"a matrix of shape {tuple(weight.shape)} on data of shape {source.shape}")
-    return builder.add(Dense(weight, None), (*source.shape[:-1], weight.shape[0]), source)
+    return builder.add(Dense(weight, None, roundings), (*source.shape[:-1], weight.shape[0]), source)
 
 
 def batch_norm(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
@@ -119,13 +137,16 @@ def batch_norm(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     source = node.value()
     if node.attributes.flag("training_mode") or not node.attributes.flag("spatial", True):
         raise UnsupportedError("BatchNormalization that is not in evaluation mode, or not per channel")
-    scale, bias, mean, variance = (node.weights(index) for index in (1, 2, 3, 4))
-    factor = scale / torch.sqrt(variance + node.attributes.number("epsilon", 1e-5))
-    shift = bias - mean * factor
-    if len(source.shape) < 2 or not bool((factor.isfinite() & shift.isfinite()).all()):
-        raise UnsupportedError("BatchNormalization without channels, or with a variance of 0")
-    per_channel = (-1, *[1] * (len(source.shape) - 2))
-    return builder.scale(source, factor.view(per_channel), shift.view(per_channel))
+    weight, bias, mean, variance = (node.weights(index) for index in (1, 2, 3, 4))
+    if len(source.shape) < 2 or bool((variance < 0).any()):
+        raise UnsupportedError("BatchNormalization without channels, or with a negative variance")
+    eps = node.attributes.number("epsilon", float(np.float32(1e-5)))
+    scale = batch_norm_scale(mean, variance, eps, weight, bias, len(source.shape) - 2)
+    if not bool((scale.factor.isfinite() & scale.shift.isfinite()).all()):
+        raise UnsupportedError("BatchNormalization with a variance of 0")
+    check_digits(scale.factor, weight.view(scale.factor.shape) != 0)
+    # the factor has the roundings of weight and variance; the shift also those of mean and bias
+    return builder.scale(source, replace(scale, roundings=scale.roundings + 3 * node.rounded(1, 2, 3, 4)))
 
 
 def reduce_axes(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
@@ -139,7 +160,13 @@ def reduce_axes(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     length = math.prod(source.shape[axis] for axis in removed)
     moved = builder.permute(source, [*kept, *removed])
     moved = builder.reshape(moved, (*(source.shape[axis] for axis in kept), length))
-    total = dense(builder, moved, torch.full((1, length), 1 / length if node.op_type == "ReduceMean" else 1.0))
+    weight = torch.full((1, length), 1 / length if node.op_type == "ReduceMean" else 1.0, dtype=builder.dtype)
+    total = dense(builder, moved, weight, roundings=int(not _powers_of_two(weight)))
     keep = node.attributes.flag("keepdims", True)
     shape = [1 if axis in removed else source.shape[axis] for axis in range(rank) if keep or axis not in removed]
     return builder.reshape(total, tuple(shape))
+
+
+def _powers_of_two(constant: Tensor) -> bool:
+    """Return whether a product or a quotient with each of these constants only changes the exponent."""
+    return bool((torch.frexp(constant).mantissa.abs() == 0.5).all())

@@ -16,6 +16,8 @@ from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode
 
+_ROUNDINGS_OF_CORRECTION = 2  # of the factor for zeros that do not count: two quotients
+
 
 def convolution(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Conv. If one side of the image has less padding than the other, the kernel is padded instead."""
@@ -40,7 +42,9 @@ def convolution(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     _check_window_count(shape)
     padding = (max(pads[0]), max(pads[1]))
     weight = _padded_kernel(weight, pads, padding, dilation, builder)
-    operation = Convolution(weight, bias, stride, padding, dilation, node.attributes.integer("group", 1))
+    operation = Convolution(
+        weight, bias, stride, padding, dilation, node.attributes.integer("group", 1), roundings=node.rounded(1, 2)
+    )
     return builder.add(operation, (1, weight.shape[0], *shape), source)
 
 
@@ -67,15 +71,18 @@ def average_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     windows = _windows(node, source)
     if windows.dilation != (1, 1) or (windows.ceil_mode and counted and not windows.symmetric):
         raise UnsupportedError("AveragePool with dilations, or with ceil_mode and other padding before than after")
-    factor, found = torch.tensor(1.0), windows.in_torch()
+    factor, found = torch.ones((), dtype=builder.dtype), windows.in_torch()
     if found is None or (counted and not windows.symmetric):
         if not counted:
-            inside = F.pad(torch.ones(1, 1, *source.shape[2:]), [*windows.pads[1], *windows.pads[0]])
+            inside = F.pad(
+                torch.ones(1, 1, *source.shape[2:], dtype=builder.dtype), [*windows.pads[1], *windows.pads[0]]
+            )
             factor = 1 / F.avg_pool2d(inside, windows.kernel, windows.stride)
         source, windows = _pad_explicitly(builder, source, windows)
         found = _TorchArguments((0, 0), windows.ceil_mode)
     operation = AveragePool(windows.kernel, windows.stride, found.padding, found.ceil_mode, count_include_pad=counted)
-    return builder.scale(builder.add(operation, (*source.shape[:2], *windows.count()), source), factor)
+    pooled = builder.add(operation, (*source.shape[:2], *windows.count()), source)
+    return builder.multiply(pooled, factor, roundings=0 if factor.dim() == 0 else _ROUNDINGS_OF_CORRECTION)
 
 
 def global_average_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:

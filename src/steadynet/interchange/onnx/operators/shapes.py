@@ -8,7 +8,7 @@ import math
 from steadynet.graph.rearrangements import Concat, Pad, Take
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue, without_batch
-from steadynet.interchange.onnx.node import Array, OnnxNode, float_tensor, non_negative_axis
+from steadynet.interchange.onnx.node import Array, OnnxNode, non_negative_axis
 
 
 def flatten(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
@@ -82,7 +82,7 @@ def concatenate(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 def pad(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """Pad with zeros, except along the batch axis."""
     source, pads, value = node.value(), node.integers("pads", 1), node.constant(2)
-    number = node.attributes.number("value", 0.0) if value is None else float(float_tensor(value).reshape(()))
+    number = node.attributes.number("value", 0.0) if value is None else float(node.tensor(value).reshape(()))
     if node.attributes.string("mode", "constant") != "constant" or number != 0:
         raise UnsupportedError("padding with something other than zeros")
     rank = len(source.shape)

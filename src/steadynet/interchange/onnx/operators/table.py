@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import onnx
+import torch
 
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
@@ -24,8 +25,9 @@ def _dropout(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 
 
 def _cast(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
-    if node.attributes.integer("to", onnx.TensorProto.UNDEFINED) != onnx.TensorProto.FLOAT:
-        raise UnsupportedError("a cast of data to another type than float")
+    kinds = {torch.float32: onnx.TensorProto.FLOAT, torch.float64: onnx.TensorProto.DOUBLE}
+    if node.attributes.integer("to", onnx.TensorProto.UNDEFINED) != kinds[node.dtype]:
+        raise UnsupportedError("a cast of data to another type than that of the network's input")
     return node.value()
 
 
