@@ -59,4 +59,6 @@ def check_agreement(graph: Graph, trace: Trace, calls: Mapping[int, torch.fx.Nod
     computed = {position: results[call] for position, call in calls.items()}
     deviation = first_deviation(graph, images, computed, images.dtype)
     if deviation is not None:
-        raise UnsupportedNetworkError(f"{name} was read wrongly: {deviation}")
+        raise UnsupportedNetworkError(
+            f"{name} {'overflows' if deviation.overflows else 'was read wrongly'}: {deviation}"
+        )

@@ -25,10 +25,14 @@ _OWN_ROUNDINGS = 8  # of the comparison itself, in float64
 
 @dataclass(frozen=True)
 class Deviation:
-    """A value that no execution of the graph can have computed: the name of its layer, and what is wrong with it."""
+    """A value that no execution of the graph can have computed: the name of its layer, and what is wrong with it.
+
+    ``overflows`` says that the value is not finite. Then the network may have been read right.
+    """
 
     layer: str
     reason: str
+    overflows: bool = False
 
     def __str__(self) -> str:
         return f"layer '{self.layer}' {self.reason}"
@@ -101,5 +105,5 @@ def _deviation(layer: str, value: Interval, found: Tensor) -> Deviation | None:
     centre, half = (value.lower + value.upper) / 2, (value.upper - value.lower) / 2
     expected, got, room = (float(numbers[wrong][0]) for numbers in (centre, found, half))
     if not math.isfinite(got):
-        return Deviation(layer, f"computes {got}, which is not finite")
+        return Deviation(layer, f"computes {got}", overflows=True)
     return Deviation(layer, f"computes {got:g} instead of {expected:g}, and rounding explains {room:.1e} only")

@@ -144,7 +144,9 @@ def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:
     if scores.dim() != 2:
         raise UserError(f"the network gives an image scores of shape {tuple(scores.shape[1:])}, not one per class")
     if not bool(scores.isfinite().all()):
-        raise UserError("the network gives the first image scores that are NaN or infinite: so are some of its weights")
+        raise UserError(
+            "the first image has scores that are NaN or infinite: some of the weights are, or the network overflows"
+        )
     classes, least, most = scores.shape[1], int(labels.min()), int(labels.max())
     if not 0 <= least <= most < classes:
         wrong = least if least < 0 else most

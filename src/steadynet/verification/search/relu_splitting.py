@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
 CANDIDATES = 4  # ReLUs per subproblem that are tried on both sides
 QUEUE_MEMORY = 3 << 29  # bytes that open subproblems (half-precision slopes, and their splits) may take
 POLISHED, POLISHING_STEPS = 16, 15  # minimisers per batch that are tried after a short descent
+MOST_DOUBTFUL = 50  # leaves of a property that may be neither proved nor refuted before it is given up
 
 
 def split_relus(state: SearchState, decisions: Decisions, limit: int | None = None) -> SearchState:
@@ -40,6 +42,7 @@ class _ReluSplitting:
         self.state, self.decisions, self.batch = state, decisions, state.batch
         self.lower = state.lower.clone()
         self.exact: dict[int, BoundedNetwork] = {}  # per property, its network in float64 on the CPU
+        self.doubtful: Counter[int] = Counter()  # per property, leaves that are neither proved nor refuted
         neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         owner, margin = state.open_margins(decisions)
@@ -57,10 +60,13 @@ class _ReluSplitting:
             self._close()
 
     def _close(self) -> None:
-        """Prove the properties without an open subproblem, and drop the subproblems of decided properties."""
+        """Decide the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
         for index in sorted(self.decisions.open - waiting):
-            self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
+            if self.doubtful[index]:
+                self.decisions.give_up(index, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
+            else:
+                self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
         for index in waiting - self.decisions.open:
             self.queue.drop(index)
 
@@ -113,7 +119,10 @@ class _ReluSplitting:
                     self.queue.push([parent.child(Split(*neuron, sign), float(choice.sides[side, row]))])
 
     def _settle(self, leaf: Subproblem) -> None:
-        """Decide a subproblem whose ReLUs are all fixed by a linear program."""
+        """Decide a subproblem whose ReLUs are all fixed by a linear program.
+
+        Where that leaves a doubt, the other subproblems are searched first: one of them may hold a counterexample.
+        """
         if leaf.owner not in self.decisions.open:
             return
         margin = self.batch.margins[leaf.owner, leaf.margin]
@@ -121,7 +130,9 @@ class _ReluSplitting:
         if settled is None:
             self.queue.push([leaf])  # out of time: the next charge ends its property
         elif not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
-            self.decisions.give_up(leaf.owner, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
+            self.doubtful[leaf.owner] += 1
+            if self.doubtful[leaf.owner] >= MOST_DOUBTFUL:
+                self.decisions.give_up(leaf.owner, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
 
     def _exact(self, owner: int) -> BoundedNetwork:
         if owner not in self.exact:
