@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from few_digits import load_few
 from pages import ROOT, blocks, commands, page_text, run_page
 from steadynet.cli import parse_command_line
+from steadynet.data.digits import Digits
 
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
@@ -18,6 +20,7 @@ WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page
 
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.setattr(Digits, "load", load_few)
     monkeypatch.chdir(tmp_path)
     run_page(page)
 

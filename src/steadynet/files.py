@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import json
 import os
 import sys
@@ -116,7 +117,7 @@ def record_from(kind: type[Record], content: object, place: str = "") -> Record:
     """
     if not isinstance(content, dict):
         raise ValueError(f"{place or 'the content'} is not an object")
-    hints = typing.get_type_hints(kind)
+    hints = _type_hints(typing.cast(Any, kind))
     fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
     unknown = [key for key in content if key not in fields]
     if unknown:
@@ -126,6 +127,11 @@ def record_from(kind: type[Record], content: object, place: str = "") -> Record:
         if required and name not in content:
             raise ValueError(f"it has no {_joined(place, name)}")
     return kind(**{name: _value_from(hints[name], value, _joined(place, name)) for name, value in content.items()})
+
+
+@functools.cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _joined(place: str, name: object) -> str:

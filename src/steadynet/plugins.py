@@ -18,7 +18,7 @@ import re
 import types
 import typing
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, TypeVar
 
@@ -63,14 +63,19 @@ class Setting:
     help: str
 
 
-def settings_of(plugin: type) -> list[Setting]:
+def settings_of(plugin: type) -> tuple[Setting, ...]:
     """Return the settings that a plug-in declares, in the order of its fields."""
+    return _settings_of(plugin)
+
+
+@functools.cache
+def _settings_of(plugin: type) -> tuple[Setting, ...]:
     hints = typing.get_type_hints(plugin)
-    return [
+    return tuple(
         Setting(field.name, hints[field.name], field.default, field.metadata["help"])
         for field in dataclasses.fields(plugin)
         if "help" in field.metadata
-    ]
+    )
 
 
 def discover(package: types.ModuleType, base: type[T], group: str | None = None) -> dict[str, type[T]]:
@@ -86,23 +91,24 @@ def discover(package: types.ModuleType, base: type[T], group: str | None = None)
     Returns:
         The classes of the plug-ins by name.
     """
-    built_in = {plugin.name: plugin for plugin in _declared(package, base)}  # type: ignore[attr-defined]
-    if group is None:
-        return built_in
-    return built_in | _installed(group, base, frozenset(built_in))  # type: ignore[arg-type]  # classes are hashable
+    kind: Any = base  # mypy does not know that classes are hashable
+    built_in = {plugin.name: plugin for plugin in _declared(package.__name__, tuple(package.__path__), kind)}
+    return built_in if group is None else built_in | _installed(group, kind, frozenset(built_in))
 
 
-def _declared(package: types.ModuleType, base: type[T]) -> Iterator[type[T]]:
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{info.name}")
-        for value in vars(module).values():
-            if (
-                inspect.isclass(value)
-                and issubclass(value, base)
-                and value.__module__ == module.__name__
-                and "name" in vars(value)
-            ):
-                yield value
+@functools.cache
+def _declared(package: str, folders: tuple[str, ...], base: type[Any]) -> tuple[type[Any], ...]:
+    """Import the modules in the folders of a package, and return the plug-ins that they define."""
+    modules = [importlib.import_module(f"{package}.{info.name}") for info in pkgutil.iter_modules(folders)]
+    return tuple(
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+        and "name" in vars(value)
+    )
 
 
 class _UnusableError(Exception):

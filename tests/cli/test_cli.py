@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from few_digits import load_few
 from runs import files, same_weights, tiny, write_inputs
 from steadynet import objectives
 from steadynet.cli import demo, main
 from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
 from steadynet.cli.display.training import TrainingDisplay
+from steadynet.data.digits import Digits
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.notation import Phase
 from steadynet.training.observer import Position
@@ -109,7 +111,8 @@ def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "PER_CLASS", 1)
     monkeypatch.setattr(demo, "PGD_STEPS", 2)
     monkeypatch.setattr(demo, "TIMEOUT", 0.2)
-    monkeypatch.setitem(demo.TRAINING, "train_images", 500)
+    monkeypatch.setitem(demo.TRAINING, "train_images", 300)
+    monkeypatch.setattr(Digits, "load", load_few)
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
     for radius in ("0.1", "0.2", "0.3"):

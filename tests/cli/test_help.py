@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from few_digits import load_few
 from steadynet.cli import COMMANDS, FIRST, STAGES, main, parse_command_line
+from steadynet.data.digits import Digits
 from verified import said
 
 STEADYNET = Path(sys.executable).with_name("steadynet")
@@ -72,6 +74,7 @@ def help_of(capsys, arguments):
 
 def test_the_examples_work_one_after_the_other(tmp_path, monkeypatch, capsys):
     opened = []
+    monkeypatch.setattr(Digits, "load", load_few)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("webbrowser.open", opened.append)
     for name, flags in QUICKER.items():

@@ -7,7 +7,9 @@ import os
 import time
 from pathlib import Path
 
+from few_digits import load_few
 from runs import command_line, finish, write_inputs
+from steadynet.data.digits import Digits
 from steadynet.experiments.engines import local
 from steadynet.experiments.table import SECONDS
 
@@ -76,9 +78,15 @@ def command_line_with_forks(arguments: list[str], output: Path) -> None:
     command_line(arguments, output)
 
 
-def reproduce(grid: Path | str, out: Path, *words: str) -> tuple[int, str]:
+def command_line_on_few_digits(arguments: list[str], output: Path) -> None:
+    """The same, where ``digits`` has few images."""
+    Digits.load = load_few
+    command_line_with_forks(arguments, output)
+
+
+def reproduce(grid: Path | str, out: Path, *words: str, target=command_line_with_forks) -> tuple[int, str]:
     """Run ``steadynet reproduce``; return the exit code and the output."""
-    code = finish(command_line_with_forks, words_of(grid, out, *words), out.with_suffix(".log"))
+    code = finish(target, words_of(grid, out, *words), out.with_suffix(".log"))
     return code, out.with_suffix(".log").read_text()
 
 

@@ -18,7 +18,7 @@ QUICKER = (
     (r"--pgd-steps \d+", "--pgd-steps 3"),
     (r"--per-class \d+", "--per-class 1"),
     (r"--timeout \d+", "--timeout 0.5"),
-    (r"^steadynet train (?=.*digits)", "steadynet train --train-images 1000 "),
+    (r"^steadynet train (?=.*digits)", "steadynet train --train-images 300 "),
 )
 _BLOCK = re.compile(
     r"(<!-- not run: [^\n]+ -->\n)?^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE
