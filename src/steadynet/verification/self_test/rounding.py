@@ -153,11 +153,20 @@ def underflow() -> KnownInstance:
     return network_instance(network, [box])
 
 
+def _upper_part(lower: float, upper: float) -> nn.Linear:
+    """Return a layer of x less a number in the upper half of the interval, and x itself."""
+    return linear(torch.ones(2, 1), torch.tensor([-uniform(0.5 * (lower + upper), upper), 0.0]))
+
+
 def overflow() -> KnownInstance:
-    """Two weights of about 1e20 in a row: class 0 wins, but float32 computes infinity, or infinity times zero."""
-    large, other = power_of_ten(19.5, 25), power_of_ten(19.5, 25)
+    """Two weights of about 1e20 in a row: class 0 wins, but float32 computes infinity, or infinity times zero.
+
+    This happens in the upper half of the interval only, so that the image itself has the right label.
+    """
     lower, upper = interval()
-    first, second = linear(torch.tensor([[large], [1.0]])), linear(torch.tensor([[other, 0.0], [0.0, 1.0]]))
+    layers: list[nn.Module] = [_upper_part(lower, upper), nn.ReLU()]
+    for _ in range(2):
+        layers += [linear(torch.diag(torch.tensor([power_of_ten(20, 25), 1.0]))), nn.ReLU()]
     last = pick(
         [
             torch.tensor([[2.0, 0.0], [1.0, 0.0]]),  # ∞ against ∞
@@ -165,19 +174,15 @@ def overflow() -> KnownInstance:
             torch.tensor([[0.0, 1.0], [0.0, 0.5]]),  # 0·∞ in both
         ]
     )
-    network = nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), linear(last, torch.zeros(2)))
+    network = nn.Sequential(*layers, linear(last, torch.tensor([2.0, 0.0])))
     return network_instance(network, [judged(network, lower, upper)])
 
 
 def overflow_and_back() -> KnownInstance:
-    """A number is scaled up until float32 overflows, and down again: class 1 gets infinity instead of at most 1.
-
-    This happens in the upper half of the interval only, so that the image itself has the right label.
-    """
+    """A number is scaled up until float32 overflows, and down again: class 1 gets infinity instead of at most 1."""
     factors = [power_of_ten(20, 25), power_of_ten(20, 25)]
     lower, upper = interval()
-    threshold = uniform(0.5 * (lower + upper), upper)
-    layers: list[nn.Module] = [linear(torch.eye(1), torch.tensor([-threshold])), nn.ReLU()]
+    layers: list[nn.Module] = [_upper_part(lower, upper), nn.ReLU(), linear(torch.tensor([[1.0, 0.0]])), nn.ReLU()]
     for factor in [*factors, *(1 / factor for factor in factors)]:
         layers += [linear(torch.tensor([[factor]])), nn.ReLU()]
     network = nn.Sequential(*layers, linear(torch.tensor([[-1e-30], [1.0]]), torch.tensor([2.0, 0.0])))

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from steadynet.errors import UserError, one_line
+from steadynet.files import write_text
 from steadynet.plugins import choose
 from steadynet.verification.properties import Verdict
 from steadynet.verification.self_test.families import FAMILIES
@@ -142,7 +143,8 @@ class SelfTest:
 
         Args:
             on_network: Called with the judgements of each network.
-            evidence: A folder. For each wrong verdict it gets a folder with ``network.onnx`` and ``property.vnnlib``.
+            evidence: A folder. Each wrong verdict gets a folder in it, with ``network.onnx``, ``property.vnnlib`` and
+                ``verdict.txt``.
 
         Returns:
             All judgements.
@@ -186,4 +188,8 @@ def _save_wrong(instance: KnownInstance, judgements: Sequence[Judgement], folder
             words = "".join(letter if letter.isalnum() else " " for letter in judgement.kind).split()
             name = "-".join([judgement.family, *words, str(judgement.seed), str(judgement.index)])
             (folder / name).mkdir(parents=True, exist_ok=True)
-            instance.save(judgement.index, folder / name)
+            write_text(folder / name / "verdict.txt", judgement.describe() + "\n")
+            try:
+                instance.save(judgement.index, folder / name)
+            except UserError as error:  # ONNX cannot hold this network; its seed makes it again
+                write_text(folder / name / "not-written.txt", f"{error}\n")

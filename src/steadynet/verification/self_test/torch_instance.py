@@ -45,10 +45,17 @@ class KnownBox:
 
 @dataclass(frozen=True)
 class NetworkInstance(KnownInstance):
-    """Some properties of one PyTorch network."""
+    """Some properties of one PyTorch network.
+
+    Args:
+        properties: The properties.
+        truths: The truth of each.
+        witnesses: An input that violates each property, where one is known, (*shape).
+    """
 
     properties: Properties
     truths: tuple[Truth, ...]
+    witnesses: tuple[Tensor | None, ...]
 
     def decide(self, verifier: str, settings: Mapping[str, object]) -> list[Answer]:
         """Let a verifier decide the properties together, and replay its counterexamples."""
@@ -98,7 +105,7 @@ def network_instance(network: nn.Module, boxes: Sequence[KnownBox]) -> NetworkIn
     for index, box in enumerate(boxes):
         if box.truth is Truth.VIOLATED and not _witnessed(properties, index, box):
             raise ConstructionError
-    return NetworkInstance(properties, tuple(box.truth for box in boxes))
+    return NetworkInstance(properties, tuple(box.truth for box in boxes), tuple(box.witness for box in boxes))
 
 
 def _witnessed(properties: Properties, index: int, box: KnownBox) -> bool:
