@@ -1,22 +1,17 @@
 """Random small networks decided by the search and by MILP: no contradiction, every verdict checked by force.
 
-The long form: ``python tests/soundness.py --networks 2000`` (``make soundness``).
+``long_soundness.py`` runs it on thousands of networks (``make soundness``).
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
-import time
-from collections import Counter
 
 import torch
 from torch import Tensor
 
 from random_networks import KINDS, Case, attacked, make, needle
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
-from steadynet.verification.search import input_splitting as boxes
 from steadynet.verification.verifiers.base import Verifier
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
@@ -87,31 +82,3 @@ def verifiers(timeout: float = 20.0) -> dict[str, Verifier]:
         "branch_and_bound": BranchAndBound(timeout=timeout, restarts=1, attack_steps=5, batch=64),
         "milp": Milp(timeout=timeout),
     }
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks", type=int, default=2000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--kinds", action="store_true", help="count verdicts by kind of network, too")
-    parser.add_argument("--halve", action="store_true", help="halve the box of every network with few inputs")
-    options = parser.parse_args()
-    boxes.LEAST_UNSTABLE = 1 if options.halve else boxes.LEAST_UNSTABLE
-    start, counts, failures = time.perf_counter(), Counter(), 0
-    for seed in range(options.first, options.first + options.networks):
-        case = make(seed)
-        results, wrong = check(case, verifiers())
-        counts.update((name, result.verdict.value) for name, of_all in results.items() for result in of_all)
-        if options.kinds:
-            counts.update((name, case.kind, result.verdict.value) for name, rest in results.items() for result in rest)
-        failures += bool(wrong)
-        for line in wrong:
-            print(f"seed {seed} ({case.kind}): {line}", flush=True)
-    for key, count in sorted(counts.items(), key=str):
-        print(" ".join(key), count)
-    print(f"{options.networks} networks in {time.perf_counter() - start:.0f} s, {failures} with complaints")
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

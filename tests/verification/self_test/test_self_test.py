@@ -60,7 +60,7 @@ def test_branch_and_bound_says_nothing_wrong():
 
 
 def test_milp_says_nothing_wrong():
-    families = ("spikes", "robust", "monotone", "readers")
+    families = ("spikes", "robust", "monotone", "rounding", "readers")  # those that were trained take it too long
     result = SelfTest("milp", {"timeout": 5.0}, networks=1, families=families).run()
     assert [judgement.describe() for judgement in result.wrong()] == []
     assert result.total().decided > 200

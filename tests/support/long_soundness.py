@@ -1,0 +1,170 @@
+"""The long form of the soundness checks, in several processes: ``make soundness``.
+
+1. The self-test on many networks of each kind, for ``branch_and_bound`` and ``milp``.
+2. Thousands of random small networks, decided by both: no contradiction, every verdict checked by force.
+3. The self-test for the other verifiers that are installed. Their wrong verdicts are shown, but do not count: they
+   compute with tolerances.
+
+The last line says how many properties were decided, and how many wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import soundness
+from steadynet.errors import UserError
+from steadynet.verification.properties import Verdict
+from steadynet.verification.search import input_splitting
+from steadynet.verification.self_test.families import FAMILIES
+from steadynet.verification.self_test.known import Outcome
+from steadynet.verification.self_test.run import SelfTest
+from steadynet.verification.verify import make_verifier
+
+OURS = ("branch_and_bound", "milp")
+OTHERS = ("marabou", "alpha_beta_crown")
+TIMEOUT = 5.0  # seconds for each property of the self-test
+CHUNK = 77  # random networks that one process decides at a time
+TOO_LARGE = {"milp": ("trained",), "marabou": ("trained", "readers")}  # families that take these verifiers too long
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of work for one process: a self-test, or random networks if there is no ``verifier``."""
+
+    first: int
+    networks: int
+    verifier: str = ""
+    family: str = ""
+    halve: bool = False
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a part found: verdicts and wrong ones by verifier, with one line per wrong one."""
+
+    decided: Counter[str]
+    undecided: Counter[str]
+    wrong: Counter[str]
+    lines: tuple[str, ...]
+    seconds: float  # of CPU time
+
+    @classmethod
+    def total(cls, counts: Iterable[Count]) -> Count:
+        """The sum of several counts."""
+        found = list(counts)
+        sums = (sum((getattr(count, name) for count in found), Counter()) for name in ("decided", "undecided", "wrong"))
+        lines = tuple(line for count in found for line in count.lines)
+        return cls(*sums, lines, sum(count.seconds for count in found))
+
+
+def run(part: Part) -> Count:
+    """Do one piece of work."""
+    started = cpu_seconds()
+    count = self_test(part) if part.verifier else random_networks(part)
+    return Count(*count, cpu_seconds() - started)
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of the tools that it ran."""
+    return sum(os.times()[:4])
+
+
+def self_test(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
+    """Decide networks of each kind of one family."""
+    test = SelfTest(part.verifier, {"timeout": TIMEOUT}, part.networks, part.first, [part.family])
+    result, name = test.run(), part.verifier
+    total, wrong = result.total(), result.wrong()
+    return (
+        Counter({name: total.of(Outcome.RIGHT)}),
+        Counter({name: total.tried - total.decided}),
+        Counter({name: len(wrong)}),
+        tuple(f"{name}: {judgement.describe()}" for judgement in wrong),
+    )
+
+
+def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
+    """Decide random networks by both verifiers. A complaint counts as wrong for each of them."""
+    decided, undecided, wrong, lines = Counter[str](), Counter[str](), Counter[str](), list[str]()
+    usual = input_splitting.LEAST_UNSTABLE
+    input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual
+    for seed in range(part.first, part.first + part.networks):
+        case = soundness.make(seed)
+        results, complaints = soundness.check(case, soundness.verifiers())
+        for name, of_all in results.items():
+            found = [result.verdict in (Verdict.SAT, Verdict.UNSAT) for result in of_all]
+            decided[name] += sum(found)
+            undecided[name] += len(found) - sum(found)
+            wrong[name] += bool(complaints)
+        lines += [f"random network {seed} ({case.kind}): {line}" for line in complaints]
+    input_splitting.LEAST_UNSTABLE = usual
+    return decided, undecided, wrong, tuple(lines)
+
+
+def planned(networks: int, random: int, others: int) -> list[Part]:
+    """All pieces of work, the longest ones first."""
+    parts = []
+    counts = {"branch_and_bound": networks, "milp": max(1, networks // 4)}
+    counts.update({name: others for name in OTHERS if others and installed(name)})
+    for name, count in counts.items():
+        for family in FAMILIES:
+            if family not in TOO_LARGE.get(name, ()):
+                step = max(1, round(10 / FAMILIES[family].share))
+                starts = range(0, count, step)
+                parts += [Part(first, min(step, count - first), name, family) for first in starts]
+    for first in range(0, random, CHUNK):
+        parts.append(Part(first, min(CHUNK, random - first)))
+    for first in range(random, random + random // 2, CHUNK):
+        parts.append(Part(first, min(CHUNK, random + random // 2 - first), halve=True))
+    return parts
+
+
+def installed(verifier: str) -> bool:
+    """Whether a verifier by others can be used here."""
+    try:
+        make_verifier(verifier, {})
+    except UserError:
+        return False
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--networks", type=int, default=40, help="networks of each kind in the self-test; a fourth for milp"
+    )
+    parser.add_argument("--random", type=int, default=2002, help="random networks; half as many with halved boxes")
+    parser.add_argument("--others", type=int, default=2, help="networks of each kind for other verifiers")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    parts, found, started = (
+        planned(options.networks, options.random, options.others),
+        list[Count](),
+        time.perf_counter(),
+    )
+    with ProcessPoolExecutor(options.processes) as pool:
+        for future in as_completed([pool.submit(run, part) for part in parts]):
+            found.append(future.result())
+            for line in found[-1].lines:
+                print(line, flush=True)
+            verdicts = sum(sum(count.decided.values()) for count in found)
+            sys.stderr.write(f"\r{len(found)} of {len(parts)} parts, {verdicts} verdicts checked ")
+    sys.stderr.write("\n")
+    total = Count.total(found)
+    for name in total.decided:
+        print(f"{name}: {total.decided[name]} decided, {total.undecided[name]} undecided, {total.wrong[name]} wrong")
+    print(f"{total.seconds / 60:.0f} min of CPU time, {(time.perf_counter() - started) / 60:.0f} min")
+    wrong = sum(total.wrong[name] for name in OURS)
+    print(f"properties decided: {' and '.join(f'{total.decided[name]:,} by {name}' for name in OURS)}; {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
