@@ -111,7 +111,7 @@ def test_edges_of_the_language(network_file, tmp_path):
 
 def test_a_counterexample_that_onnx_runtime_does_not_confirm_is_no_sat(network_file, tmp_path, monkeypatch):
     zeros = np.array([0.0, 0.0])
-    monkeypatch.setattr(steadynet.verification.vnncomp, "flat_runtime_function", lambda path: lambda inputs: zeros)
+    monkeypatch.setattr(steadynet.verification.vnncomp, "flat_runtime_functions", lambda path: [lambda inputs: zeros])
     result = decide_text(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 1.9))")
     assert result.verdict is Verdict.UNKNOWN
     assert "ONNX Runtime" in result.reason

@@ -163,5 +163,9 @@ def _write_property(file: Path, version: str, box: InputRegion, label: int, clas
         write_robustness(file, box.lower, box.upper, label, class_count)
     else:
         robust = robustness_property(box.lower, box.upper, label, class_count)
-        input_shape = tuple(box.lower.shape)
-        write_vnnlib(file, robust, version=version, input_shape=input_shape, output_shape=(1, class_count))
+        number_type = str(box.lower.dtype).removeprefix("torch.")
+        shapes: dict[str, tuple[int, ...]] = {
+            "input_shape": tuple(box.lower.shape),
+            "output_shape": (1, class_count),
+        }
+        write_vnnlib(file, robust, version=version, number_type=number_type, **shapes)

@@ -22,6 +22,7 @@ from steadynet.attacks.region import InputRegion
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Dense, Operation, ReLU, Sum
+from steadynet.graph.trace import some_weight
 from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
 from steadynet.verification.properties import Properties
 
@@ -68,25 +69,31 @@ def as_robustness(network: GraphNetwork, vnnlib_property: VnnlibProperty) -> lis
 
 def _box_properties(network: GraphNetwork, disjuncts_of_boxes: list[list[Disjunct]]) -> BoxProperties:
     """Return the properties of several boxes, whose disjuncts differ in nothing but the box."""
-    disjuncts = disjuncts_of_boxes[0]
-    longer = GraphNetwork(_with_scores(network.graph, disjuncts), network.input_shape)
+    disjuncts, dtype = disjuncts_of_boxes[0], some_weight(network).dtype
+    longer = GraphNetwork(_with_scores(network.graph, disjuncts, dtype), network.input_shape)
     boxes = [(members[0].lower, members[0].upper) for members in disjuncts_of_boxes]
-    lower = torch.stack([_rounded(box[0], down=True) for box in boxes]).view(-1, *network.input_shape)
-    upper = torch.stack([_rounded(box[1], down=False) for box in boxes]).view(-1, *network.input_shape)
+    lower = torch.stack([rounded(box[0], dtype, down=True) for box in boxes]).view(-1, *network.input_shape)
+    upper = torch.stack([rounded(box[1], dtype, down=False) for box in boxes]).view(-1, *network.input_shape)
     region = InputRegion(lower, upper)
     labels = torch.full((len(boxes),), len(disjuncts))  # the last output, which is always 0
     return BoxProperties(Properties(longer, region.project((lower + upper) / 2), labels, region), boxes)
 
 
-def _rounded(values: Vector, *, down: bool) -> Tensor:
-    """Round to float32, down or up, so that proofs hold for every real input of the box."""
-    nearest = values.astype(np.float32)
-    wrong = nearest > values if down else nearest < values
-    towards = np.float32(-np.inf if down else np.inf)
-    return torch.from_numpy(np.where(wrong, np.nextafter(nearest, towards), nearest))
+def rounded(values: Vector, dtype: torch.dtype, *, down: bool) -> Tensor:
+    """Round to a precision, down or up: outwards, so that proofs hold for every real input of a box, or inwards.
+
+    >>> tenth = np.array([0.1])
+    >>> [rounded(tenth, torch.float32, down=down).item() for down in (True, False)]
+    [0.09999999403953552, 0.10000000149011612]
+    """
+    exact = torch.from_numpy(values)
+    nearest = exact.to(dtype)
+    wrong = nearest.double() > exact if down else nearest.double() < exact
+    towards = torch.full_like(nearest, -torch.inf if down else torch.inf)
+    return torch.where(wrong, torch.nextafter(nearest, towards), nearest)
 
 
-def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
+def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype) -> Graph:
     """Append the layers that compute −max(C·y − d) for each disjunct, and a last score of 0."""
     nodes, count = list(graph.nodes), len(disjuncts)
 
@@ -94,13 +101,18 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
         nodes.append(Node(f"property.{name}", operation, inputs))
         return len(nodes)
 
+    def dense(weight: Vector, bias: Vector | None = None) -> Dense:
+        """Return a layer in the network's precision. What float32 does not hold was rounded, here or by the parser."""
+        constants = [torch.from_numpy(part) for part in (weight, bias) if part is not None]
+        roundings = int(any(bool((part.float().double() != part).any()) for part in constants))
+        held = [part.to(dtype) for part in constants]
+        return Dense(held[0], None if bias is None else held[1], roundings)
+
     # All C·y − d in one layer, with the same number of constraints for each disjunct.
     width = max(1, *(len(disjunct.bound) for disjunct in disjuncts))
     matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
     bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
-    value = add(
-        "constraints", Dense(_float32(matrix), _float32(-bound), roundings=int(_is_rounded(matrix, bound))), len(nodes)
-    )
+    value = add("constraints", dense(matrix, -bound), len(nodes))
     # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:
         half = width // 2
@@ -109,23 +121,14 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct]) -> Graph:
         first = np.concatenate([select[:, :half], spare], 1)
         second = np.concatenate([select[:, half : 2 * half], spare], 1)
         width = first.shape[1]
-        difference = add("difference", Dense(_float32((first - second).reshape(count * width, -1)), None), value)
+        difference = add("difference", dense((first - second).reshape(count * width, -1)), value)
         above = add("above", ReLU(), difference)
-        other = add("other", Dense(_float32(second.reshape(count * width, -1)), None), value)
+        other = add("other", dense(second.reshape(count * width, -1)), value)
         value = add("maximum", Sum(), other, above)
-    add("scores", Dense(_float32(np.concatenate([-np.eye(count), np.zeros((1, count))])), None), value)
+    add("scores", dense(np.concatenate([-np.eye(count), np.zeros((1, count))])), value)
     return Graph(tuple(nodes))
 
 
 def _padded(rows: Vector, count: int) -> Vector:
     """Repeat the last row until there are ``count`` rows, which does not change the maximum."""
     return np.concatenate([rows, np.repeat(rows[-1:], count - len(rows), axis=0)])
-
-
-def _float32(values: Vector) -> Tensor:
-    return torch.from_numpy(values.astype(np.float32))
-
-
-def _is_rounded(*values: Vector) -> bool:
-    """Return whether float32 does not hold some of these numbers exactly."""
-    return any(bool((value.astype(np.float32) != value).any()) for value in values)

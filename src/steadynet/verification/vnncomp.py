@@ -14,12 +14,14 @@ from torch import Tensor
 from steadynet.attacks.pgd import descend
 from steadynet.errors import UserError
 from steadynet.graph.rounding import Arithmetic
+from steadynet.graph.trace import some_weight
 from steadynet.interchange.onnx.reader import read_onnx
-from steadynet.interchange.onnx.runtime import flat_runtime_function
+from steadynet.interchange.onnx.runtime import flat_runtime_functions
 from steadynet.interchange.vnnlib.files import read_vnnlib
-from steadynet.interchange.vnnlib.property import Vector
+from steadynet.interchange.vnnlib.property import DeclaredTensor, Vector
+from steadynet.interchange.vnnlib.version2 import format_number
 from steadynet.verification.properties import DecidedBy, Guarantee, Result, Verdict
-from steadynet.verification.property_network import BoxProperties, as_robustness
+from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
 from steadynet.verification.verify import make_verifier
 
 BOXES_AT_ONCE = 64  # boxes of one property that are decided together
@@ -43,7 +45,11 @@ class Instance:
 
 @dataclass(frozen=True)
 class InstanceResult:
-    """The verdict on an instance. A ``sat`` has an input of the box, and its outputs as ONNX Runtime computes them."""
+    """The verdict on an instance.
+
+    A ``sat`` has an input of the box, and its outputs as ONNX Runtime computes them. For a property in VNN-LIB 2.0, it
+    also has the names, types and shapes that the property gives them.
+    """
 
     verdict: Verdict
     seconds: float = 0.0
@@ -53,18 +59,35 @@ class InstanceResult:
     reason: str = ""
     arithmetic: Arithmetic | None = None  # which arithmetic a proof speaks of
     guarantee: Guarantee | None = None  # what a proof or a counterexample rests on
+    declared: tuple[DeclaredTensor, DeclaredTensor] | None = None  # the input and the output, by VNN-LIB 2.0
 
     def text(self) -> str:
         """Return the content of the competition's result file: the verdict and, for ``sat``, the counterexample.
+
+        The counterexample has the form of the property's version of VNN-LIB.
 
         >>> print(InstanceResult(Verdict.SAT, inputs=np.array([0.5]), outputs=np.array([1.0, 2.0])).text(), end="")
         sat
         ((X_0 0.5)
         (Y_0 1.0)
         (Y_1 2.0))
+        >>> declared = DeclaredTensor("X", "float32", (1,)), DeclaredTensor("Y", "float32", (1, 2))
+        >>> found = InstanceResult(Verdict.SAT, inputs=np.array([0.5]), outputs=np.array([1.0, 2.0]), declared=declared)
+        >>> print(found.text(), end="")
+        sat
+        X float32 [1]
+        0.5
+        Y float32 [1,2]
+        1.0
+        2.0
         """
         lines = [self.verdict.value]
-        if self.inputs is not None and self.outputs is not None:
+        if self.inputs is None or self.outputs is None:
+            pass
+        elif self.declared is not None:
+            for tensor, values in zip(self.declared, (self.inputs, self.outputs), strict=True):
+                lines += [str(tensor), *map(format_number, values.tolist())]
+        else:
             cells = [f"(X_{index} {value!r})" for index, value in enumerate(self.inputs.tolist())]
             cells += [f"(Y_{index} {value!r})" for index, value in enumerate(self.outputs.tolist())]
             lines.append("(" + "\n".join(cells) + ")")
@@ -135,7 +158,8 @@ class _InstanceDecider:
         self.deadline, self.verifier, self.settings = deadline, verifier, settings
         self.property = read_vnnlib(instance.property_file)
         self.network = read_onnx(instance.network, self.property.sample_inputs())
-        self.runtime = flat_runtime_function(instance.network)
+        self.dtype = some_weight(self.network).dtype
+        self.runtimes = flat_runtime_functions(instance.network)
         self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
         self._check_sizes(instance)
 
@@ -146,7 +170,7 @@ class _InstanceDecider:
         """Give each box its share of the time, then share what is left among the boxes that timed out."""
         for disjunct in self.property.disjuncts:
             if not len(disjunct.bound) and bool(np.all(disjunct.lower <= disjunct.upper)):
-                middle = (disjunct.lower + disjunct.upper) / 2
+                middle = self._inside((disjunct.lower + disjunct.upper) / 2, disjunct.lower, disjunct.upper)
                 return self._confirmed(middle, DecidedBy.NO_OUTPUT_CONSTRAINT) or InstanceResult(Verdict.ERROR)
         waiting = [
             properties[start : start + BOXES_AT_ONCE]
@@ -198,10 +222,21 @@ class _InstanceDecider:
         assert result.counterexample is not None
         lower, upper = group.boxes[index]
         for point in (result.counterexample, self._clearer(group, index, result.counterexample)):
-            confirmed = self._confirmed(np.clip(_flat(point), lower, upper), result.decided_by)
+            confirmed = self._confirmed(self._inside(_flat(point), lower, upper), result.decided_by)
             if confirmed is not None:
                 return confirmed
         return None
+
+    def _inside(self, point: Vector, lower: Vector, upper: Vector) -> Vector:
+        """Return the nearest input of a box, in the network's precision wherever that has a number within the bounds.
+
+        Elsewhere it is a number within the bounds, and the network is run on the nearest one of its own precision.
+        """
+        least, most = (
+            rounded(bound, self.dtype, down=down).double().numpy() for bound, down in ((lower, False), (upper, True))
+        )
+        nearest = torch.from_numpy(point).to(self.dtype).double().numpy()
+        return np.where(least <= most, np.clip(nearest, least, most), np.clip(point, lower, upper))
 
     def _clearer(self, group: BoxProperties, index: int, point: Tensor) -> Tensor:
         """Descend from a counterexample to a point that violates the property more clearly."""
@@ -215,23 +250,30 @@ class _InstanceDecider:
         )[0]  # fmt: skip
 
     def _confirmed(self, inputs: Vector, decided_by: str) -> InstanceResult | None:
-        """Return a ``sat`` if the outputs that ONNX Runtime computes violate the property."""
-        outputs = self.runtime(inputs)
-        if not any(disjunct.satisfied_by(inputs, outputs) for disjunct in self.property.disjuncts):
-            return None
+        """Return a ``sat`` if what ONNX Runtime computes, optimised and not, violates the property."""
+        found = [run(inputs) for run in self.runtimes]
+        for outputs in found:
+            if not any(disjunct.satisfied_by(inputs, outputs) for disjunct in self.property.disjuncts):
+                return None
         return InstanceResult(
-            Verdict.SAT, inputs=inputs, outputs=outputs, decided_by=decided_by, guarantee=Guarantee.REPLAYED
-        )
+            Verdict.SAT, inputs=inputs, outputs=found[0], decided_by=decided_by, guarantee=Guarantee.REPLAYED,
+            declared=self.property.declared,
+        )  # fmt: skip
 
     def _check_sizes(self, instance: Instance) -> None:
         inputs = torch.Size(self.network.input_shape).numel()
         with torch.no_grad():
-            outputs = self.network(torch.zeros(1, *self.network.input_shape)).shape[1]
+            outputs = self.network(torch.zeros(1, *self.network.input_shape, dtype=self.dtype)).shape[1]
         wanted = self.property
         if (wanted.input_size, wanted.output_size) != (inputs, outputs):
             raise UserError(
                 f"{instance.property_file} speaks of {wanted.input_size} inputs and {wanted.output_size} outputs, "
                 f"but {instance.network} has {inputs} and {outputs}"
+            )
+        if wanted.declared and wanted.declared[0].number_type == "float32" and self.dtype != torch.float32:
+            raise UserError(
+                f"{instance.property_file} declares float32 inputs, but {instance.network} computes in "
+                f"{str(self.dtype).removeprefix('torch.')}"
             )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedByRuntimeError
 
 from steadynet.interchange.onnx.files import input_entries, input_precision, input_shape, load_model
 from steadynet.interchange.onnx.node import Array
@@ -27,10 +29,19 @@ def runtime_function(model: onnx.ModelProto) -> Callable[[Array], Array]:
     return lambda images: run(images)[output]
 
 
-def runtime_tensors(model: onnx.ModelProto, names: Iterable[str]) -> Callable[[Array], dict[str, Array]]:
+def runtime_tensors(
+    model: onnx.ModelProto, names: Iterable[str], *, optimised: bool = False
+) -> Callable[[Array], dict[str, Array]]:
     """Return a function that runs a model on ONNX Runtime and returns the tensors of these names.
 
-    They are computed as the file says, without ONNX Runtime's optimisations, which may leave tensors out.
+    ONNX Runtime lacks some operators in float64, convolutions for one. A model with such an operator is run by ONNX's
+    reference implementation instead, which is slow.
+
+    Args:
+        model: The model.
+        names: The names of the tensors.
+        optimised: Whether ONNX Runtime may join operators, as it does by default. Otherwise they are computed one by
+            one, as the file says.
     """
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
@@ -39,24 +50,35 @@ def runtime_tensors(model: onnx.ModelProto, names: Iterable[str]) -> Callable[[A
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
     options.log_severity_level = 4  # errors are raised, not printed
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    session: onnxruntime.InferenceSession | ReferenceEvaluator
+    try:
+        session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except NotImplementedByRuntimeError:
+        session = ReferenceEvaluator(shown)
     (entry,) = input_entries(model)
     dtype = _numpy_precision(entry)
 
     def run(images: Array) -> dict[str, Array]:
-        found = session.run(wanted, {entry.name: images.astype(dtype)})
+        found: Any = session.run(wanted, {entry.name: images.astype(dtype)})
         return {name: np.asarray(value) for name, value in zip(wanted, found, strict=True)}
 
     return run
 
 
-def flat_runtime_function(path: str | Path) -> Callable[[Vector], Vector]:
-    """Return a function from flat inputs to flat outputs: ONNX Runtime, in the precision of the file."""
+def flat_runtime_functions(path: str | Path) -> list[Callable[[Vector], Vector]]:
+    """Return functions from flat inputs to flat outputs: ONNX Runtime, in the precision of the file.
+
+    The first one runs the file as ONNX Runtime does by default, the second one without its optimisations.
+    """
     model = load_model(Path(path))
-    shape = input_shape(input_entries(model)[0])
-    run = runtime_function(model)
-    return lambda inputs: run(inputs.reshape(shape)).reshape(-1).astype(np.float64)
+    shape, output = input_shape(input_entries(model)[0]), model.graph.output[0].name
+
+    def flat(run: Callable[[Array], dict[str, Array]]) -> Callable[[Vector], Vector]:
+        return lambda inputs: run(inputs.reshape(shape))[output].reshape(-1).astype(np.float64)
+
+    return [flat(runtime_tensors(model, [output], optimised=optimised)) for optimised in (True, False)]
 
 
 def _numpy_precision(entry: onnx.ValueInfoProto) -> type[np.floating[Any]]:

@@ -71,6 +71,7 @@ def write_vnnlib(
     version: str = "1.0",
     input_shape: Shape | None = None,
     output_shape: Shape | None = None,
+    number_type: str = "float32",
 ) -> None:
     """Write a property as a VNN-LIB file; numbers are written exactly.
 
@@ -82,6 +83,7 @@ def write_vnnlib(
         version: The version of VNN-LIB, "1.0" or "2.0".
         input_shape: The shape of the network's input, with the batch axis; used by version 2.0. By default (1, inputs).
         output_shape: The shape of the network's output, likewise.
+        number_type: The type of the network's numbers, "float32" or "float64"; used by version 2.0.
 
     Raises:
         UserError: The property cannot be expressed in this version, or the file cannot be written.
@@ -98,7 +100,7 @@ def write_vnnlib(
     if version not in VERSIONS:
         raise UserError(f"there is no VNN-LIB {version}, only {' and '.join(VERSIONS)}")
     if version == "2.0":
-        text = format_vnnlib2(vnnlib_property, input_shape, output_shape)
+        text = format_vnnlib2(vnnlib_property, input_shape, output_shape, number_type)
         check_with_standard_parser(text)
     else:
         text = format_vnnlib1(vnnlib_property)

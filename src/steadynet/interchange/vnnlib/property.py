@@ -43,6 +43,22 @@ class Disjunct:
 
 
 @dataclass(frozen=True)
+class DeclaredTensor:
+    """An input or output of the network as VNN-LIB 2.0 declares it.
+
+    >>> str(DeclaredTensor("X", "float32", (1, 5)))
+    'X float32 [1,5]'
+    """
+
+    name: str
+    number_type: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.number_type} [{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
 class VnnlibProperty:
     """What a VNN-LIB file says: any input that satisfies one of the disjuncts violates the property (``sat``).
 
@@ -50,11 +66,13 @@ class VnnlibProperty:
         input_size: How many inputs the network has.
         output_size: How many outputs the network has.
         disjuncts: The ways to violate the property.
+        declared: The input and the output as VNN-LIB 2.0 declares them; None for a property in version 1.0.
     """
 
     input_size: int
     output_size: int
     disjuncts: tuple[Disjunct, ...]
+    declared: tuple[DeclaredTensor, DeclaredTensor] | None = None
 
     def sample_inputs(self, boxes: int = 4) -> list[Vector]:
         """Return some inputs of the boxes: of each its two extreme corners, a random one, the middle, a random point.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -18,12 +18,17 @@ from steadynet.errors import UserError, one_line
 from steadynet.interchange.vnnlib.assertions import format_assertions
 from steadynet.interchange.vnnlib.formulas import FormulaParser, Variable
 from steadynet.interchange.vnnlib.normal_form import NormalForm
-from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.property import DeclaredTensor, VnnlibProperty
 from steadynet.interchange.vnnlib.s_expressions import Expression, excerpt, parse_expressions
 
 VERSION_STATEMENT = "vnnlib-version"
 COMPARISONS = ("<=", ">=", "<", ">", "==", "!=")
-NUMBER_TYPES: dict[str, type[np.floating]] = {"float32": np.float32, "real": np.float64, "Real": np.float64}
+NUMBER_TYPES: dict[str, type[np.floating]] = {
+    "float32": np.float32,
+    "float64": np.float64,
+    "real": np.float64,
+    "Real": np.float64,
+}
 MAX_TENSOR_SIZE = 10_000_000
 _VERSION = re.compile(r"<(\d{1,9})\.\d{1,9}>", re.ASCII)
 _NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
@@ -37,9 +42,17 @@ class _Tensor:
     """The declared input or output of the network."""
 
     is_input: bool
-    name: str
-    number_type: type[np.floating]
-    shape: Shape
+    declared: DeclaredTensor
+
+    @property
+    def name(self) -> str:
+        """The name in the file."""
+        return self.declared.name
+
+    @property
+    def shape(self) -> Shape:
+        """The lengths of the axes."""
+        return self.declared.shape
 
     @property
     def size(self) -> int:
@@ -76,11 +89,13 @@ def parse_vnnlib2(text: str) -> VnnlibProperty:
         case _:
             raise UserError("VNN-LIB 2.0 begins with (vnnlib-version <2.0>) and (declare-network …)")
     tensors = {tensor.name: tensor for tensor in (source, target)}
-    parser = FormulaParser(COMPARISONS, lambda word: _variable(word, tensors), source.number_type)
+    input_type = NUMBER_TYPES[source.declared.number_type]
+    parser = FormulaParser(COMPARISONS, lambda word: _variable(word, tensors), input_type)
     asserted = NormalForm()
     for statement in rest:
         asserted.add(parser.formula(_asserted_formula(statement)))
-    return asserted.to_property(source.size, target.size, source.name_at)
+    read = asserted.to_property(source.size, target.size, source.name_at)
+    return replace(read, declared=(source.declared, target.declared))
 
 
 def _tensors(declarations: list[Expression]) -> tuple[_Tensor, _Tensor]:
@@ -107,12 +122,12 @@ def _tensor(name: str, type_and_shape: str, *, is_input: bool) -> _Tensor:
     found = _INDEXED.fullmatch(type_and_shape)
     if not _NAME.fullmatch(name) or not found:
         raise UserError(f"not a tensor's name, type and shape: {excerpt([name, type_and_shape])}")
-    number_type, shape = NUMBER_TYPES.get(found[1]), _indices(found[2])
-    if number_type is None:
-        raise UserError(f"{name} has the type {found[1]}: only float32 and real are supported")
+    number_type, shape = found[1], _indices(found[2])
+    if number_type not in NUMBER_TYPES:
+        raise UserError(f"{name} has the type {number_type}: only float32, float64 and real are supported")
     if not all(shape) or math.prod(shape) > MAX_TENSOR_SIZE:
         raise UserError(f"{name} has the shape {list(shape)[:8]}, which is empty or too large")
-    return _Tensor(is_input, name, number_type, shape)
+    return _Tensor(is_input, DeclaredTensor(name, number_type, shape))
 
 
 def _indices(text: str) -> Shape:
@@ -150,7 +165,10 @@ def _element_names(name: str, shape: Shape) -> list[str]:
 
 
 def format_vnnlib2(
-    vnnlib_property: VnnlibProperty, input_shape: Shape | None = None, output_shape: Shape | None = None
+    vnnlib_property: VnnlibProperty,
+    input_shape: Shape | None = None,
+    output_shape: Shape | None = None,
+    number_type: str = "float32",
 ) -> str:
     """Return a property as text in VNN-LIB 2.0.
 
@@ -158,6 +176,7 @@ def format_vnnlib2(
         vnnlib_property: The property.
         input_shape: The shape of the network's input, with the batch axis. By default (1, inputs).
         output_shape: The shape of the network's output, likewise.
+        number_type: The type of their numbers, "float32" or "float64".
     """
     input_shape = input_shape or (1, vnnlib_property.input_size)
     output_shape = output_shape or (1, vnnlib_property.output_size)
@@ -166,12 +185,12 @@ def format_vnnlib2(
     lines = [
         f"({VERSION_STATEMENT} <2.0>)",
         "(declare-network N",
-        f"    (declare-input X float32 [{','.join(map(str, input_shape))}])",
-        f"    (declare-output Y float32 [{','.join(map(str, output_shape))}])",
+        f"    (declare-input {DeclaredTensor('X', number_type, input_shape)})",
+        f"    (declare-output {DeclaredTensor('Y', number_type, output_shape)})",
         ")",
     ]
     names = _element_names("X", input_shape), _element_names("Y", output_shape)
-    return "\n".join([*lines, *format_assertions(vnnlib_property, *names, _format_number), ""])
+    return "\n".join([*lines, *format_assertions(vnnlib_property, *names, format_number), ""])
 
 
 def _check_shape(what: str, size: int, shape: Shape) -> None:
@@ -179,10 +198,10 @@ def _check_shape(what: str, size: int, shape: Shape) -> None:
         raise UserError(f"the property has {size} {what}, but the shape {list(shape)} has not")
 
 
-def _format_number(value: float) -> str:
+def format_number(value: float) -> str:
     """Write a number exactly. VNN-LIB 2.0 has no exponents, and a number without a point would be an integer.
 
-    >>> _format_number(1e-05), _format_number(-3.0), _format_number(1e22)
+    >>> format_number(1e-05), format_number(-3.0), format_number(1e22)
     ('0.00001', '-3.0', '10000000000000000000000.0')
     """
     text = format(Decimal(repr(value)), "f")

@@ -76,7 +76,8 @@ def bound(
     """
     restricted, splits = apply_splits(network, subproblems)
     relaxed = restricted.relaxed()
-    query = BoundQuery(network.output, margin_functions(margins, subproblems), slopes=Slopes(_inherited(subproblems)))
+    inherited = _inherited(subproblems, network.box.lower.dtype)
+    query = BoundQuery(network.output, margin_functions(margins, subproblems), slopes=Slopes(inherited))
     best = optimise(relaxed, query, ascent, splits, enough=0.0, out_of_time=out_of_time)
     assert best.trail.on_input is not None
     minimiser = torch.where(best.trail.on_input > 0, restricted.box.lower, restricted.box.upper).detach()
@@ -125,11 +126,12 @@ def margin_functions(margins: Tensor, subproblems: Sequence[Subproblem]) -> Line
     return LinearFunctions(margins[owner, margin])
 
 
-def _inherited(subproblems: Sequence[Subproblem]) -> dict[int, Tensor]:
+def _inherited(subproblems: Sequence[Subproblem], dtype: torch.dtype) -> dict[int, Tensor]:
     """The slopes that the parents ended with, as a batch; none if some subproblem has none."""
     first = subproblems[0].slopes
     if not all(subproblem.slopes.keys() == first.keys() for subproblem in subproblems):
         return {}
     return {
-        position: torch.stack([subproblem.slopes[position] for subproblem in subproblems]).float() for position in first
+        position: torch.stack([subproblem.slopes[position] for subproblem in subproblems]).to(dtype)
+        for position in first
     }
