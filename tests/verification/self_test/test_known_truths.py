@@ -130,6 +130,15 @@ def test_the_spike_between_two_numbers_lies_between_them():
             assert (exact_margin(properties.network, [place, *middle[1:]]) < 0) == is_violated
 
 
+def test_float32_overflows_at_the_top_of_a_hat_that_exact_arithmetic_keeps_low():
+    for seed in range(4):
+        instance = made("spikes", "overflow at the top of a hat", seed)
+        for index, (truth, top) in enumerate(zip(instance.truths, instance.witnesses, strict=True)):
+            if truth is Truth.VIOLATED_BY_ROUNDING:
+                assert is_counterexample(instance.properties, index, top)
+                assert 0.99 < exact_margin(instance.properties.network, top.tolist()) < 1.01  # the hat is highest here
+
+
 def test_hats_are_as_deep_as_they_say():
     torch.manual_seed(3)
     place = torch.tensor([0.5, 0.25])

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.verification.self_test.architectures import linear
+from steadynet.verification.self_test.exact import violated_in_some_order
 from steadynet.verification.self_test.known import ConstructionError, Family, KnownInstance, Truth
 from steadynet.verification.self_test.random_numbers import integer, pick, point, power_of_ten, uniform
 from steadynet.verification.self_test.torch_instance import KnownBox, network_instance
@@ -167,6 +168,21 @@ def between_numbers() -> KnownInstance:
     return network_instance(network, [KnownBox(place - radius, place + radius, Truth.VIOLATED_EXACTLY)])
 
 
+def overflow_at_the_top() -> KnownInstance:
+    """A pyramid that is scaled up until float32 overflows, and down again: it is 1 high, or infinitely high in float32.
+
+    Class 0 has 2 in exact arithmetic, and minus infinity at the top in float32.
+    """
+    place, width, factors = point((integer(1, 4),)), power_of_ten(-3, -1), [power_of_ten(20, 25), power_of_ten(20, 25)]
+    layers: list[nn.Module] = [*hat_layers(place, width)]
+    for factor in [*factors, *(1 / factor for factor in factors)]:
+        layers += [linear(torch.tensor([[factor]])), nn.ReLU()]
+    network = nn.Sequential(*layers, linear(torch.tensor([[-1e-30], [1.0]]), torch.tensor([2.0, 0.0])))
+    if not violated_in_some_order(network, place):
+        raise ConstructionError
+    return network_instance(network, boxes_around(place, width, Truth.VIOLATED_BY_ROUNDING))
+
+
 FAMILY = Family(
     "spikes",
     {
@@ -176,5 +192,6 @@ FAMILY = Family(
         "several hats": several_hats,
         "hat in a random network": in_a_random_network,
         "spike between float32 numbers": between_numbers,
+        "overflow at the top of a hat": overflow_at_the_top,
     },
 )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
 from steadynet.devices import full_precision
+from steadynet.errors import UserError
 from steadynet.files import write_atomically
 from steadynet.interchange.onnx.writer import onnx_model
 from steadynet.interchange.vnnlib.robustness import write_robustness
@@ -96,12 +97,15 @@ def network_instance(network: nn.Module, boxes: Sequence[KnownBox]) -> NetworkIn
         boxes: The properties.
 
     Raises:
-        ConstructionError: A witness does not violate its property.
+        ConstructionError: A witness does not violate its property, or the first image overflows.
     """
     network.eval().requires_grad_(False)
     region = InputRegion(torch.stack([box.lower for box in boxes]), torch.stack([box.upper for box in boxes]))
     labels = torch.tensor([box.label for box in boxes])
-    properties = Properties(network, region.project((region.lower + region.upper) / 2), labels, region)
+    try:
+        properties = Properties(network, region.project((region.lower + region.upper) / 2), labels, region)
+    except UserError as error:  # the first image overflows: such networks are refused before a verifier sees them
+        raise ConstructionError from error
     for index, box in enumerate(boxes):
         if box.truth is Truth.VIOLATED and not _witnessed(properties, index, box):
             raise ConstructionError
