@@ -59,6 +59,18 @@ def test_links_lead_somewhere(page):
     assert all(path.is_file() or path.relative_to(ROOT).as_posix() in of_the_site for path in found), links
 
 
+def test_the_map_of_the_house_is_right():
+    text = page_text("CONTRIBUTING.md")
+    files = [path.relative_to(ROOT).as_posix() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", text))
+    assert len(named) > 30
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in files)] == []
+    table = text.partition("| room |")[2].partition("\n\n")[0]
+    rooms = {name for line in table.splitlines()[2:] for name in re.findall(r"`([\w.]+)/?`", line.split("|")[1])}
+    there = {path.name for path in (ROOT / "src/steadynet").iterdir() if not path.name.startswith(("_", "py.typed"))}
+    assert rooms == there
+
+
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 
 
