@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from exact_arithmetic import ORDERS, Exact, Float, exact_input, float_input, values
 from steadynet.attacks.region import InputRegion
 from steadynet.graph.translate import graph_of
-from steadynet.verification.properties import Properties, Verdict
+from steadynet.verification.properties import Properties, Reason, Verdict
 from steadynet.verification.verifiers.base import Verifier
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
@@ -145,6 +145,25 @@ def test_a_network_that_overflows_is_not_proved(verifier: Verifier) -> None:
     network[2].weight.data, network[2].bias.data = torch.tensor([[1e-30, -1e-30], [0.0, 0.0]]), torch.tensor([1.0, 0.0])
     assert not bool(network(torch.tensor([[100.0]])).isfinite().any())
     assert verdict(network, torch.tensor([1.0]), torch.tensor([100.0]), verifier) != Verdict.UNSAT
+
+
+@pytest.mark.parametrize("verifier", [Milp(timeout=20), BranchAndBound(timeout=20)], ids=["milp", "branch_and_bound"])
+def test_a_network_that_overflows_at_one_narrow_place(verifier: Verifier) -> None:
+    """Up to 1e50 and down again: exact arithmetic gives class 0 a lead of 1, float32 gives class 1 infinity."""
+    layers: list[nn.Module] = []
+    hat = ([[1.0], [-1.0]], [-0.43, 0.43]), ([[-1e3, -1e3]], [1.0])  # relu(1 - 1000 · |x - 0.43|)
+    for weight, bias in (*hat, *(([[factor]], [0.0]) for factor in (1e25, 1e25, 1e-25, 1e-25))):
+        layer = nn.Linear(len(weight[0]), len(weight))
+        layer.weight.data, layer.bias.data = torch.tensor(weight), torch.tensor(bias)
+        layers += [layer, nn.ReLU()]
+    last = nn.Linear(1, 2)
+    last.weight.data, last.bias.data = torch.tensor([[0.0], [1.0]]), torch.tensor([2.0, 0.0])
+    network = nn.Sequential(*layers, last).requires_grad_(False)
+    assert network(torch.tensor([[0.43]]))[0, 1] == torch.inf
+    box = InputRegion(torch.tensor([[0.2]]), torch.tensor([[0.9]]))
+    result = verifier(Properties(network, torch.tensor([[0.2]]), torch.tensor([0]), box))[0]
+    assert result.verdict == Verdict.UNKNOWN
+    assert result.reason == Reason.OVERFLOW
 
 
 @pytest.mark.parametrize("arithmetic", ["float32", "exact"])

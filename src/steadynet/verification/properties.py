@@ -66,6 +66,7 @@ class Reason(str, Enum):
     """Why a verifier gave up, in the same words whichever verifier it was."""
 
     ZERO_MARGIN = "the smallest margin is zero to within rounding"
+    OVERFLOW = "the network may overflow in the region"
 
     __str__ = str.__str__
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -42,7 +43,7 @@ class _ReluSplitting:
         self.state, self.decisions, self.batch = state, decisions, state.batch
         self.lower = state.lower.clone()
         self.exact: dict[int, BoundedNetwork] = {}  # per property, its network in float64 on the CPU
-        self.doubtful: Counter[int] = Counter()  # per property, leaves that are neither proved nor refuted
+        self.doubtful: dict[int, list[float]] = defaultdict(list)  # per property, bounds of leaves left in doubt
         neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         owner, margin = state.open_margins(decisions)
@@ -63,8 +64,8 @@ class _ReluSplitting:
         """Decide the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
         for index in sorted(self.decisions.open - waiting):
-            if self.doubtful[index]:
-                self.decisions.give_up(index, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
+            if index in self.doubtful:
+                self._give_up(index)
             else:
                 self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
         for index in waiting - self.decisions.open:
@@ -130,9 +131,15 @@ class _ReluSplitting:
         if settled is None:
             self.queue.push([leaf])  # out of time: the next charge ends its property
         elif not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
-            self.doubtful[leaf.owner] += 1
-            if self.doubtful[leaf.owner] >= MOST_DOUBTFUL:
-                self.decisions.give_up(leaf.owner, Reason.ZERO_MARGIN, DecidedBy.LINEAR_PROGRAM)
+            self.doubtful[leaf.owner].append(settled.lower)
+            if len(self.doubtful[leaf.owner]) >= MOST_DOUBTFUL:
+                self._give_up(leaf.owner)
+
+    def _give_up(self, index: int) -> None:
+        """Say why leaves are in doubt: without any bound, the rounding errors are infinite."""
+        bounded = all(math.isfinite(lower) for lower in self.doubtful[index])
+        reason = Reason.ZERO_MARGIN if bounded else Reason.OVERFLOW
+        self.decisions.give_up(index, reason, DecidedBy.LINEAR_PROGRAM)
 
     def _exact(self, owner: int) -> BoundedNetwork:
         if owner not in self.exact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -93,6 +94,8 @@ class _Decision:
         if bool(proved.all()):
             proof = self._result(Verdict.UNSAT, margin=float(lower.min()), by=DecidedBy.CROWN)
             return replace(proof, guarantee=Guarantee.CHECKED)  # without a program
+        if not math.isfinite(rounding):
+            return self._result(Verdict.UNKNOWN, reason=Reason.OVERFLOW)
         model = MilpModel(on_cpu(network), out_of_time=lambda: self.left() <= 0)
         worst_first = [margin for margin in lower.argsort().tolist() if not proved[margin]]
         return self._minimise(model, targets[worst_first], rounding)
