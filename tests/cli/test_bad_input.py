@@ -13,7 +13,7 @@ from steadynet.cli import main
 from steadynet.errors import UserError
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
-from steadynet.runs.tensors import load_tensors
+from steadynet.runs.tensors import load_tensors, save_tensors
 
 BROKEN_MODELS = {
     "raises.py": "raise ValueError('boom')",
@@ -311,3 +311,16 @@ def test_a_folder_without_write_permission(folder, capsys, monkeypatch):
     line = refused(capsys, folder, "train", *tiny(folder), "--out", folder / "locked")
     assert "cannot write" in line
     assert "Permission denied" in line
+
+
+@pytest.mark.parametrize("command", ["verify", "export", "cross-check"])
+def test_weights_that_are_not_finite_are_one_line(folder, capsys, command):
+    weights = folder / "run" / "weights.safetensors"
+    tensors, facts = load_tensors(weights)
+    next(value for value in tensors.values() if value.dim() == 2)[0, 0] = float("nan")
+    save_tensors(weights, tensors, facts)
+    out = ["--out", folder / "exported"] if command == "export" else []
+    assert main([str(word) for word in (command, folder / "run", "--eps", "0.1", *out)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "NaN or infinite" in line
+    assert not (folder / "exported").exists()

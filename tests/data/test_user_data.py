@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import zipfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steadynet.data import Dataset, load
+from steadynet.data import Dataset, cache, load
 from steadynet.data.cache import DamagedError, read_arrays, write_arrays
 from steadynet.errors import UserError
 
@@ -181,3 +183,27 @@ def test_an_object_with_the_protocol():
 def test_a_bad_object_is_one_clear_line(changes, message):
     with pytest.raises(UserError, match=message):
         load(own(**changes))
+
+
+def test_arrays_that_would_fill_the_memory_are_one_clear_line(tmp_path, monkeypatch):
+    path = tmp_path / "own.npz"
+    np.savez_compressed(path, X=np.zeros((1000, 100), np.uint8), y=np.arange(1000) % 2, unused=np.zeros(10**6))
+    assert path.stat().st_size < 10_000
+    load(path)  # arrays that are not read do not count
+    monkeypatch.setattr(cache, "MAX_ARRAY_BYTES", 100_000)
+    with pytest.raises(UserError, match=r"its arrays have 0\.0 GiB, which is more than") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    assert "own.npz" in str(caught.value)
+
+
+def test_an_array_that_announces_more_than_it_has_is_one_clear_line(tmp_path):
+    """A header of 128 bytes that announces 8 TiB: nothing is allocated for it."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (2**30, 1024)})
+    with zipfile.ZipFile(tmp_path / "own.npz", "w") as archive:
+        archive.writestr("X.npy", header.getvalue())
+        archive.writestr("y.npy", header.getvalue())
+    with pytest.raises(UserError, match=r"16384\.0 GiB, which is more than 4 GiB") as caught:
+        load(tmp_path / "own.npz")
+    assert "\n" not in str(caught.value)

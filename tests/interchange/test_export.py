@@ -14,8 +14,11 @@ from runs import command_line, command_line_killed_at_write, command_line_on_a_f
 from steadynet import Verdict, load_trained, verify
 from steadynet.attacks.region import InputRegion
 from steadynet.cli import main
+from steadynet.errors import UserError
+from steadynet.interchange.export import RobustnessProperties, export
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.vnnlib.files import VERSIONS, read_vnnlib
+from steadynet.interchange.vnnlib.robustness import format_robustness, robustness_property
 from verified import refused, rows_of, said
 
 SELECTION = ("--eps", "0.05", "3/10", "--per-class", "3")
@@ -173,3 +176,16 @@ def test_a_killed_export_has_no_list_and_the_same_command_begins_anew(exported, 
         if path.is_file():
             assert path.read_bytes() == (out / path.relative_to(exported)).read_bytes()
     assert not [path for path in out.rglob("*.vnnlib") if not (exported / path.relative_to(out)).exists()]
+
+
+@pytest.mark.parametrize("label", [-1, 2, 7])
+def test_labels_outside_the_classes_are_refused(label, tmp_path):
+    """A label of −1 would be read as the last class."""
+    network, images = torch.nn.Sequential(torch.nn.Linear(3, 2)), torch.rand(2, 3)
+    properties = RobustnessProperties(images, torch.tensor([0, label]), [0, 1], [0.1], class_count=2)
+    with pytest.raises(UserError, match=f"a label {label}, but there are 2 classes: 0 to 1"):
+        export(network, properties, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+    for write in (robustness_property, format_robustness):
+        with pytest.raises(UserError, match=f"a label {label}, but the network has 2 classes: 0 to 1"):
+            write(images[0], images[0], label, 2)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import time
 import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from steadynet.files import write_atomically
 Arrays = Mapping[str, NDArray[np.uint8]]  # images are (N, C, H, W), labels (N,)
 ARRAY_NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 STALE_AFTER_SECONDS = 3600
+MAX_ARRAY_BYTES = 4 * 2**30  # of all arrays of a file that are read, decompressed
 
 
 class DamagedError(Exception):
@@ -44,17 +46,42 @@ def read_npz(path: Path, wanted: Collection[str]) -> dict[str, NDArray[Any]]:
         wanted: The names of the arrays to read. The other arrays are listed, but empty.
 
     Raises:
-        DamagedError: The file cannot be read.
+        DamagedError: The file cannot be read, or its arrays are too large.
     """
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
                 raise ValueError("it is not an .npz file")
+            _check_size(file, wanted)
             file.seek(0)
             with np.load(file, allow_pickle=False) as stored:
                 return {name: np.asarray(stored[name] if name in wanted else ()) for name in stored.files}
     except Exception as error:  # zipfile and numpy raise a dozen kinds of exceptions for damaged files
         raise DamagedError(one_line(error)) from error
+
+
+def _check_size(file: BinaryIO, wanted: Collection[str]) -> None:
+    """Refuse arrays that would fill the memory: a small file can hold large ones, and say that they are larger still.
+
+    A file in a zip archive never gives more bytes than the archive says, so that a wrong size there is an error.
+    """
+    total = 0
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            if entry.filename.removesuffix(".npy") not in wanted:
+                continue
+            with archive.open(entry) as member:
+                total += max(entry.file_size, _announced_bytes(member))
+    if total > MAX_ARRAY_BYTES:
+        raise ValueError(f"its arrays have {total / 2**30:.1f} GiB, which is more than {MAX_ARRAY_BYTES / 2**30:g} GiB")
+
+
+def _announced_bytes(member: IO[bytes]) -> int:
+    """Return how many bytes an array has according to its own header."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(member)
+    return math.prod(shape) * dtype.itemsize
 
 
 def read_arrays(path: Path) -> Arrays:

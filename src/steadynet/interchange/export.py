@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.files import disk_errors, write_text, write_toml
+from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.files import VERSIONS, write_vnnlib
 from steadynet.interchange.vnnlib.robustness import robustness_property, write_robustness
@@ -122,7 +123,8 @@ def export(
         The folder and the names of its files.
 
     Raises:
-        UserError: The folder holds other files, the network cannot be written as ONNX, or the disk is full.
+        UserError: The folder holds other files, the network cannot be written as ONNX, a label is not one of its
+            classes, or the disk is full.
 
     >>> import torch
     >>> from tempfile import TemporaryDirectory
@@ -138,6 +140,8 @@ def export(
     """
     folder = ExportFolder(Path(path))
     folder.check_free()
+    _check_labels(properties)
+    graph_of(network, tuple(properties.images.shape[1:]))  # refuses what has no bounds, before anything is written
     folder.clear()
     described = {"eps": list(properties.radii), "timeout": timeout, "images": list(properties.indices)}
     write_toml(folder.description, (asdict(origin) if origin else {}) | described)
@@ -156,6 +160,13 @@ def export(
     for version, lines in instances.items():
         write_text(folder.instances(version), "".join(lines))
     return folder
+
+
+def _check_labels(properties: RobustnessProperties) -> None:
+    wrong = [label for label in properties.labels.tolist() if not 0 <= label < properties.class_count]
+    if wrong:
+        last = properties.class_count - 1
+        raise UserError(f"there is a label {wrong[0]}, but there are {last + 1} classes: 0 to {last}")
 
 
 def _write_property(file: Path, version: str, box: InputRegion, label: int, class_count: int) -> None:

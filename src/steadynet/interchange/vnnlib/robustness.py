@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
+from steadynet.errors import UserError
 from steadynet.files import write_text
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 
@@ -28,6 +29,7 @@ def robustness_property(lower: Tensor, upper: Tensor, label: int, classes: int) 
     >>> found.input_size, [disjunct.matrix.tolist() for disjunct in found.disjuncts]
     (4, [[[-1.0, 1.0, 0.0]], [[0.0, 1.0, -1.0]]])
     """
+    _check_label(label, classes)
     low, high = (corner.detach().cpu().double().flatten().numpy() for corner in (lower, upper))
     one_hot = np.eye(classes)
     disjuncts = [
@@ -56,6 +58,7 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
         (and (>= Y_2 Y_0))
     ))
     """
+    _check_label(label, classes)
     low, high = (corner.detach().cpu().double().flatten().tolist() for corner in (lower, upper))
     lines = [f"(declare-const X_{index} Real)" for index in range(len(low))]
     lines += [f"(declare-const Y_{index} Real)" for index in range(classes)]
@@ -64,6 +67,11 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
         lines += [f"(assert (>= X_{index} {least}))", f"(assert (<= X_{index} {most}))"]
     others = [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
     return "\n".join([*lines, "(assert (or", *others, "))", ""])
+
+
+def _check_label(label: int, classes: int) -> None:
+    if not 0 <= label < classes:
+        raise UserError(f"there is a label {label}, but the network has {classes} classes: 0 to {classes - 1}")
 
 
 def write_robustness(path: str | Path, lower: Tensor, upper: Tensor, label: int, classes: int) -> None:

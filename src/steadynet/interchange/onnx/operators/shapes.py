@@ -87,7 +87,7 @@ def pad(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
         raise UnsupportedError("padding with something other than zeros")
     rank = len(source.shape)
     axes = [non_negative_axis(axis, rank) for axis in node.integers("axes", 3) or range(rank)]
-    if pads is None or len(pads) != 2 * len(axes) or min(pads) < 0 or len(set(axes)) < len(axes):
+    if pads is None or len(pads) != 2 * len(axes) or min(pads, default=0) < 0 or len(set(axes)) < len(axes):
         raise UnsupportedError(f"pads {pads}")
     padded = {axis: (pads[index], pads[index + len(axes)]) for index, axis in enumerate(axes)}
     widths = [padded.get(axis, (0, 0)) for axis in range(rank)]
