@@ -288,6 +288,6 @@ def test_settings_that_do_not_fit(method, settings):
 
 
 def test_steps_of_the_attack_fall():
-    steps = available()["sabr"]().step_lengths(0.2)
+    steps = available()["sabr"]().schedule(0.2).lengths
     assert steps == pytest.approx([0.1] * 4 + [0.01] * 3 + [0.001])
-    assert available()["sabr"](decay=False).step_lengths(0.2) == pytest.approx([0.1] * 8)
+    assert available()["sabr"](decay=False).schedule(0.2).lengths == pytest.approx([0.1] * 8)

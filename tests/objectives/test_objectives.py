@@ -319,7 +319,8 @@ def test_parts_that_do_not_fit(method, message):
     [({}, 0.03), ({"steps": 20}, 0.03), ({"steps": 4}, 0.075), ({"steps": 0}, 0.3), ({"step_size": 0.01}, 0.01)],
 )
 def test_steps_are_a_tenth_of_the_radius_or_as_long_as_they_must_be(method, settings, length):
-    assert available()[method](**settings).step_length(0.3) == pytest.approx(length)
+    steps = settings.get("steps", 10)
+    assert available()[method](**settings).schedule(0.3).lengths == pytest.approx([length] * steps)
 
 
 @pytest.mark.parametrize(

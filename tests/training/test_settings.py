@@ -19,6 +19,7 @@ def test_the_defaults_are_the_papers():
     settings = resolve({})
     assert (settings.method, settings.eps, settings.batch_size, settings.lr) == ("nbc", 0.3, 128, 1e-4)
     assert settings.methods["nbc"] == {
+        "search": "paper",
         "steps": 10,
         "step_size": None,
         "clip": True,

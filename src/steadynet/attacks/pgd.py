@@ -21,8 +21,8 @@ def descend(
     region: InputRegion,
     start: Tensor,
     *,
-    steps: int,
     step_size: float | Sequence[float],
+    steps: int | None = None,
     rule: StepRule = "sign",
     momentum: float = 0.0,
     shrink: bool = False,
@@ -38,8 +38,8 @@ def descend(
         objective: A function from points (batch, *image) to one number per point, (batch,).
         region: Where the points must stay.
         start: The points to begin with, (batch, *image).
-        steps: The number of steps.
         step_size: The step size α: one number, or one number per step.
+        steps: The number of steps; not needed if ``step_size`` has one number per step.
         rule: Whether a step follows the sign of the gradient or the gradient itself.
         momentum: The share of the earlier gradients that is added to each new one; 0 for none.
         shrink: Whether the step size falls linearly to zero.
@@ -53,10 +53,11 @@ def descend(
     >>> descend(lambda points: points.sum(1), region, region.upper, steps=10, step_size=0.1)
     tensor([[0.3000, 0.3000]])
     """
+    lengths = _step_lengths(step_size, steps)
     points = start.detach()
     kept: Tensor | float = 0.0
     with fast_input_gradient(points.device, relu):
-        for step in range(steps):
+        for step, size in enumerate(lengths):
             if stop():
                 break
             points.requires_grad_()
@@ -66,10 +67,17 @@ def descend(
                 norm = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
                 kept = gradient = gradient / norm.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
             move = gradient.sign() if rule == "sign" else gradient
-            size = step_size[step] if isinstance(step_size, Sequence) else step_size
-            length = size * (1 - step / steps if shrink else 1)
+            length = size * (1 - step / len(lengths) if shrink else 1)
             points = region.project(points.detach().sub(move, alpha=length))
     return points
+
+
+def _step_lengths(step_size: float | Sequence[float], steps: int | None) -> Sequence[float]:
+    if isinstance(step_size, Sequence):
+        return step_size[:steps]
+    if steps is None:
+        raise TypeError("descend needs the number of steps, or a step size for each step")
+    return [step_size] * steps
 
 
 def maximise_cross_entropy(
@@ -78,8 +86,8 @@ def maximise_cross_entropy(
     region: InputRegion,
     start: Tensor,
     *,
-    steps: int,
     step_size: float | Sequence[float],
+    steps: int | None = None,
 ) -> Tensor:
     """Find points of the region at which the cross-entropy is large (PGD, Madry et al., 2018).
 
@@ -88,8 +96,8 @@ def maximise_cross_entropy(
         labels: The label of each image, (batch,).
         region: Where the points must stay.
         start: The points to begin with, (batch, *image).
-        steps: The number of steps.
         step_size: The step size: one number, or one number per step.
+        steps: The number of steps; not needed if ``step_size`` has one number per step.
 
     Returns:
         The last points, (batch, *image).

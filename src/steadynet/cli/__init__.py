@@ -32,6 +32,7 @@ from steadynet.cli import (
 )
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser, parse, wrapped
+from steadynet.devices import let_threads_sleep
 from steadynet.errors import UnknownNameError, UserError, one_line
 from steadynet.training.distributed.torchrun_env import this_process, wait_for_rank_zero
 from steadynet.training.interruption import InterruptedByUserError
@@ -69,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         The exit code: 0 when all went well, 1 when verifiers contradict each other, a verdict is wrong or a job failed,
         2 when the user made a mistake, 130 when the user interrupted.
     """
+    let_threads_sleep()  # before a command imports PyTorch
     try:
         with _one_line_warnings():
             parsed = parse_command_line(sys.argv[1:] if arguments is None else arguments)

@@ -40,8 +40,11 @@ def add_training_settings(parser: Parser) -> None:
     from steadynet.plugins import settings_of
     from steadynet.training.settings import TrainingSettings
 
-    add_settings(parser, TRAINING, "settings of the training", settings_of(TrainingSettings))
-    add_settings(parser, TRAINING, "settings of the methods", merged_settings(objectives.available()))
+    general = settings_of(TrainingSettings)
+    names = {entry.name for entry in general}  # l1_weight is a setting of the training and of some methods
+    of_methods = [entry for entry in merged_settings(objectives.available()) if entry.name not in names]
+    add_settings(parser, TRAINING, "settings of the training", general)
+    add_settings(parser, TRAINING, "settings of the methods", of_methods)
 
 
 def _run(arguments: argparse.Namespace) -> None:

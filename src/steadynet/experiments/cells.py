@@ -39,6 +39,7 @@ from steadynet.training.settings import resolve
 from steadynet.verification.verify import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where to train, not what is trained
+SEARCH = "search"  # the setting that runs of earlier versions do not have: they all have the search "paper"
 RELATIVE = "a path in a grid is relative to the folder you are in"
 Only = Mapping[str, Sequence[str]]  # names of models, methods and seeds to keep, by kind
 
@@ -144,6 +145,7 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
     whole: dict[str, Any] = {key: value for key, value in config.items() if key not in MACHINE}
+    whole["methods"] = {part: _without_paper_search(values) for part, values in config["methods"].items()}
     if files:
         whole["files"] = files
     if init:
@@ -168,6 +170,11 @@ def _cell(grid: Grid, model: str, method: str, seed: int) -> Cell:
     )
     _check_verification(cell, place)
     return cell
+
+
+def _without_paper_search(values: Values) -> dict[str, Any]:
+    """Return a method's settings without the search of the paper, so that runs of earlier versions keep their names."""
+    return {name: value for name, value in values.items() if (name, value) != (SEARCH, "paper")}
 
 
 def _check_verification(cell: Cell, place: str) -> None:

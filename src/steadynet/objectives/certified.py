@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from steadynet.attacks.pgd import maximise_cross_entropy
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.bounds import Interval
 from steadynet.bounds.center_radius import Ball, propagate_balls
 from steadynet.bounds.margins import ibp_margins
@@ -20,7 +21,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch, Objective, Recipe
-from steadynet.objectives.rs import l1_norm
+from steadynet.objectives.l1 import l1_norm
 from steadynet.plugins import setting
 
 Total = Callable[[Tensor], Tensor]  # turns a sum over these images into one over the batch of all processes
@@ -196,36 +197,37 @@ class _Sums(torch.autograd.Function):
 class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
     """Base class of certified objectives with an inner attack.
 
-    As published for SABR, the attack takes 8 steps of ε/2, ten times shorter after 50, 80 and 90 % of them.
+    As published for SABR, the attack of search ``paper`` takes 8 steps of ε/2, ten times shorter after 50, 80 and 90 %
+    of them.
     """
 
-    steps: int = setting(8, "steps of the inner attack (k)")
-    decay: bool = setting(True, "let the attack's step fall to a tenth after 50, 80 and 90 % of its steps")
+    steps: int | None = setting(8, "number of steps of the inner attack (k), for search 'paper'")
+    decay: bool = setting(
+        True, "let the attack's step fall to a tenth after 50, 80 and 90 % of its steps, for search 'paper'"
+    )
 
     def __post_init__(self) -> None:
         CertifiedObjective.__post_init__(self)
         AttackingObjective.__post_init__(self)
 
-    def step_length(self, radius: float) -> float:
-        """Return the length α of the first step: half the radius, unless the user gives one."""
-        return radius / 2 if self.step_size is None else self.step_size
+    def paper_schedule(self, radius: float) -> StepSchedule:
+        """Return the steps of search ``paper``: half the radius unless the user gives a length, then ever shorter."""
+        length = radius / 2 if self.step_size is None else self.step_size
+        return StepSchedule.dropping(self.steps or 0, length, STEP_DROPS if self.decay else ())
 
-    def step_lengths(self, radius: float) -> list[float]:
-        """Return the length of every step."""
-        drops = [sum(step / self.steps >= drop for drop in STEP_DROPS) * self.decay for step in range(self.steps)]
-        return [self.step_length(radius) * 0.1**drop for drop in drops]
+    def attacked(self, batch: Batch, region: InputRegion, radius: float | None = None) -> Tensor:
+        """Return the points of the region that PGD finds from a uniform start.
 
-    def attacked(self, batch: Batch, region: InputRegion) -> Tensor:
-        """Return the points of the region that PGD finds from a uniform start."""
+        Args:
+            batch: The batch.
+            region: Where the points must stay.
+            radius: The radius of the region; that of the batch unless given. Authors give their steps as shares of ε,
+                also where the region is smaller; all other searches give them as shares of the region's radius.
+        """
+        reach = batch.radius if self.search == "paper" or radius is None else radius
+        lengths = self.schedule(reach).lengths if batch.radius > 0 else ()
         with evaluation_mode(batch.network):
-            return maximise_cross_entropy(
-                batch.network,
-                batch.targets,
-                region,
-                region.sample(),
-                steps=self.steps if batch.radius > 0 else 0,
-                step_size=self.step_lengths(batch.radius),
-            )
+            return maximise_cross_entropy(batch.network, batch.targets, region, region.sample(), step_size=lengths)
 
 
 def by_setting(data: str, eps: float, values: tuple[Any, Any, Any, Any]) -> Any:

@@ -95,9 +95,9 @@ def most_inconsistent_neighbour(
     region: InputRegion,
     gamma: GammaScheme | Sequence[float],
     *,
-    steps: int,
-    step_size: float,
-    rule: StepRule,
+    step_size: float | Sequence[float],
+    steps: int | None = None,
+    rule: StepRule = "sign",
 ) -> Tensor:
     """Find a neighbour x' of each image at which NBC(f, x, x') is small (Algorithm 2, lines 1 to 6).
 
@@ -106,8 +106,8 @@ def most_inconsistent_neighbour(
         clean: The forward pass at the images x. It is held fixed: no gradient flows to it.
         region: Where the neighbours must stay.
         gamma: The weights of the layers, see :func:`layer_weights`.
-        steps: The number of steps k.
-        step_size: The step size α.
+        step_size: The step size α: one number, or one number per step.
+        steps: The number of steps k; not needed if ``step_size`` has one number per step.
         rule: Whether a step follows the sign of the gradient or, as the paper writes it, the gradient itself.
 
     Returns:

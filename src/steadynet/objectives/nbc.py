@@ -20,15 +20,17 @@ class NBC(AttackingObjective):
     """The NBC term of the paper's loss (Algorithm 2): −β · min NBC(f, x, x') over the neighbours x' of each image.
 
     Add it to any other loss of any PyTorch model with ReLUs: ``NBC(eps=0.3)(model, images)`` returns the term of one
-    batch, a number with gradients. An attack searches the minimum: ``steps`` steps of length ``step_size`` from a
-    random start. Gradients flow through x and x'.
+    batch, a number with gradients. An attack searches the minimum: from a random
+    start, it takes the steps that ``search`` chooses. Gradients flow through x and x'.
 
     Args:
         eps: The radius of the neighbourhood, in pixels of [0, 1].
         beta: β, the weight of the term.
         gamma: γ, which balances the layers: ``one``, ``rank-power``, ``rank-size``, or one number per ReLU layer.
-        steps: The number of steps k of the attack.
-        step_size: The length α of a step; ε/10 unless given.
+        search: The steps of the attack: ``paper``, ``fast`` (three decaying steps, which are as strong), or a list of
+            shares of the radius.
+        steps: The number of steps k of the search ``paper``.
+        step_size: The length α of its steps; ε/10 unless given.
         step: Whether a step follows the ``sign`` of the gradient or the ``gradient`` itself.
         clip: Whether the neighbours stay inside [0, 1]. Set it to False if your images are normalised.
 
@@ -68,8 +70,7 @@ class NBC(AttackingObjective):
                 clean,
                 batch.region(self.clip),
                 self.gamma,
-                steps=self.steps,
-                step_size=self.step_length(batch.radius),
+                step_size=self.schedule(batch.radius).lengths,
                 rule=self.step,
             )
         # Line 7 without its cross-entropy, which the objective that this one joins brings: −β · NBC(f, x, x').

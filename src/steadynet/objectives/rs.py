@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from steadynet.bounds import interval_bounds, substituted_bounds
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch, Recipe
+from steadynet.objectives.l1 import l1_norm
 from steadynet.plugins import setting
 
 
@@ -57,8 +58,3 @@ class ReLUStable(AttackingObjective):
             "instability": self.rs_weight * instability,
             "l1": self.l1_weight * l1_norm(batch.network),
         }
-
-
-def l1_norm(network: nn.Module) -> Tensor:
-    """Compute the sum of the absolute values of a network's weights, without its biases."""
-    return torch.stack([parameter.abs().sum() for parameter in network.parameters() if parameter.dim() > 1]).sum()

@@ -43,6 +43,6 @@ class SABR(AttackingCertifiedObjective):
         """Compute the cross-entropy of the worst case in the small box, and the penalties."""
         tau = self.box * batch.radius
         around = InputRegion.around(batch.images, batch.radius - tau, clip=self.clip)
-        centres = self.attacked(batch, around) if self.box < 1 else batch.images
+        centres = self.attacked(batch, around, batch.radius - tau) if self.box < 1 else batch.images
         found = self.propagate(batch, InputRegion.around(centres, tau, clip=self.clip))
         return {"certified": self.worst_cross_entropy(batch, found)} | self.penalties(batch, found)

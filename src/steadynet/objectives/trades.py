@@ -46,8 +46,7 @@ class Trades(AttackingObjective):
                 lambda moved: -kl_divergence(clean, batch.network(moved)),
                 region,
                 region.project(batch.images + START_NOISE * torch.randn_like(batch.images)),
-                steps=self.steps,
-                step_size=self.step_length(batch.radius),
+                step_size=self.schedule(batch.radius).lengths,
             )
         divergence = kl_divergence(batch.clean.logits, batch.network(points)).mean()
         return {

@@ -14,7 +14,7 @@ from steadynet.experiments.status import read_status
 from steadynet.experiments.table_files import read_table
 from steadynet.files import read_toml
 from steadynet.report.data_sets import is_here
-from steadynet.report.read_run import read_run, verification_facts
+from steadynet.report.read_run import read_run, training_facts, verification_facts
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.directory import RunDirectory
 
@@ -35,7 +35,7 @@ def read_experiment(folder: ExperimentDirectory) -> Experiment:
     if rows is None or _is_newer(folder, runs):
         rows = table_of(folder, grid, made.seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
     facts = {"scale": grid.scale, "seeds": ", ".join(map(str, made.seeds))}
-    facts |= _made(made) | verification_facts(runs) | _progress(folder)
+    facts |= _made(made) | training_facts(runs) | verification_facts(runs) | _progress(folder)
     return Experiment(grid.name, grid.title, rows, runs, facts)
 
 

@@ -30,6 +30,36 @@ def _of_one_verifier(rows: list[Row]) -> list[Row]:
     return sorted(found.values(), key=lambda row: row.eps)
 
 
+def training_facts(runs: Iterable[Run]) -> dict[str, str]:
+    """The settings of the trainings that make a comparison unfair if they differ: L1 terms and inner attacks."""
+    weights: dict[str, set[float]] = {}
+    searches: dict[str, set[str]] = {}
+    for run in runs:
+        config = run.folder.read_config()
+        weights.setdefault(run.label, set()).add(config.l1_weight)
+        for part, search in config.searches.items():
+            searches.setdefault(part, set()).add(search)
+    with_l1 = {label: values for label, values in weights.items() if values != {0.0}}
+    without = [label for label in weights if label not in with_l1]
+    facts = {"search of the inner attacks": _by_value(searches)}
+    if with_l1:
+        facts["L1 term"] = _by_value({label: {f"{v:g}" for v in values} for label, values in with_l1.items()})
+        facts["L1 term"] += f"; none: {', '.join(without)}" if without else ""
+    return {key: value for key, value in facts.items() if value}
+
+
+def _by_value(found: dict[str, set[str]]) -> str:
+    """Write values with the names that have them.
+
+    >>> _by_value({"nbc": {"fast"}, "madry": {"fast"}, "rs": {"paper"}})
+    'fast: nbc, madry; paper: rs'
+    """
+    names: dict[str, list[str]] = {}
+    for name, values in found.items():
+        names.setdefault(" and ".join(sorted(values)), []).append(name)
+    return "; ".join(f"{value}: {', '.join(owners)}" for value, owners in names.items())
+
+
 def verification_facts(runs: Iterable[Run]) -> dict[str, str]:
     """The verifiers, their time-outs, what a proof guarantees, and how stable neurons were counted, for a report."""
     rows = [row for run in runs for row in run.verdicts]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.variants import Variant
-from steadynet.report.read_run import read_run, verification_facts
+from steadynet.report.read_run import read_run, training_facts, verification_facts
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import read_evaluation
@@ -52,7 +52,7 @@ def _experiment(dataset: str, runs: list[Run]) -> Experiment:
     if trained:
         facts["trained"] = time.strftime("%Y-%m-%d", time.gmtime(max(trained)))
     rows = [row for run in runs for row in _rows(name, run)]
-    return Experiment(name, f"Runs on {dataset}", rows, runs, facts | verification_facts(runs))
+    return Experiment(name, f"Runs on {dataset}", rows, runs, facts | training_facts(runs) | verification_facts(runs))
 
 
 def _rows(experiment: str, run: Run) -> list[TableRow]:

@@ -63,9 +63,28 @@ class RunConfig:
         return str(self.settings.get("phases") or self.settings.get("method") or "unknown")
 
     @property
+    def l1_weight(self) -> float:
+        """The weight of the L1 norm of the weights in the loss: the largest one, if the phases have several."""
+        methods = self.settings.get("methods", {}).values()
+        own = [part["l1_weight"] for part in methods if "l1_weight" in part]
+        return float(max([*own, self.settings.get("l1_weight") or 0.0]))
+
+    @property
+    def searches(self) -> dict[str, str]:
+        """The search of each part of the method that has an inner attack, such as ``{"nbc": "fast"}``."""
+        methods = self.settings.get("methods", {})
+        found = {part: values.get("search", "paper") for part, values in methods.items() if _attacks(values)}
+        return {part: value if isinstance(value, str) else ",".join(map(str, value)) for part, value in found.items()}
+
+    @property
     def seed(self) -> int:
         """The seed of the training."""
         return int(self.settings.get("seed", 0))
+
+
+def _attacks(values: Mapping[str, Any]) -> bool:
+    """Whether a part of a method has an inner attack: runs of earlier versions have its steps, but no search."""
+    return "search" in values or "steps" in values
 
 
 def write_config(path: Path, config: RunConfig) -> None:

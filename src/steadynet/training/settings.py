@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
+from steadynet.objectives.l1 import L1Penalty
 from steadynet.plugins import fits, make, requirement, setting, settings_of
 from steadynet.training.given_settings import GivenSettings, Table
 from steadynet.training.notation import Phase, parse_phases, parse_radius
@@ -60,6 +61,11 @@ class TrainingSettings:
     gradient_clip: float | None = setting(
         None, "largest norm of the gradient; 0 means no limit (default: 0; 10 for certified methods)"
     )
+    l1_weight: float | None = setting(
+        None,
+        "w_l1, the weight of the L1 norm of the weights, for any method "
+        "(default: 2e-5 for rs, that of their authors for certified methods, otherwise 0)",
+    )
     initialisation: Literal["default", "ibp"] | None = setting(
         None,
         "initial weights: PyTorch's, or ibp for narrow interval bounds (default: ibp for certified methods only)",
@@ -87,6 +93,7 @@ class TrainingSettings:
             ("hold", self.hold is None or 0 <= self.hold < math.inf, "must be 0 or more"),
             ("warmup", self.warmup is None or 0 <= self.warmup < math.inf, "must be 0 or more"),
             ("gradient_clip", self.gradient_clip is None or self.gradient_clip >= 0, "must be 0 or more"),
+            ("l1_weight", self.l1_weight is None or 0 <= self.l1_weight < math.inf, "must be 0 or more"),
             ("validation", 0 <= self.validation < 1, "must be a share between 0 and 1"),
             ("train_images", self.train_images is None or self.train_images >= 1, "must be 1 or more"),
             ("seed", 0 <= self.seed < 2**32, "must be 0 or more, and less than 2^32"),
@@ -139,8 +146,12 @@ class TrainingSettings:
         return objectives.available()[main].recipe(self.data, self.eps)
 
     def objective(self, method: str) -> objectives.Objective:
-        """Build the objective of one phase."""
-        return objectives.build(method, self.methods)
+        """Build the objective of one phase, with an L1 term if the settings ask for one and the method has none."""
+        objective = objectives.build(method, self.methods)
+        if not self.l1_weight or _has_l1_weight(method):
+            return objective
+        parts = objective.parts if isinstance(objective, objectives.Combination) else (objective,)
+        return objectives.Combination(parts=(*parts, L1Penalty(weight=self.l1_weight)))
 
     def as_config(self) -> dict[str, Any]:
         """Return the settings as ``config.toml`` holds them. Those that are None are left out: TOML has no None."""
@@ -189,8 +200,16 @@ def resolve(values: Table | GivenSettings) -> TrainingSettings:
         general["drops"] = tuple(general["drops"])
     settings = TrainingSettings(**general)
     of_methods = {name: value for name, value in given.values.items() if name not in known}
+    if settings.l1_weight is not None and any(_has_l1_weight(phase.method) for phase in settings.plan):
+        of_methods["l1_weight"] = settings.l1_weight  # the methods that have an L1 term of their own take this weight
     methods = _method_settings(settings, of_methods, given.methods)
     return dataclasses.replace(settings.with_recipe(), methods=methods)
+
+
+def _has_l1_weight(method: str) -> bool:
+    """Whether a method has an L1 term of its own, as ``rs`` and the certified methods have."""
+    known = objectives.available()
+    return any(entry.name == "l1_weight" for part in objectives.parts_of(method) for entry in settings_of(known[part]))
 
 
 def _method_settings(settings: TrainingSettings, flat: Table, tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:

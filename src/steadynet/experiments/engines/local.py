@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from steadynet.devices import let_threads_sleep
 from steadynet.errors import UserError
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.tasks import Event, Task, TrainJob, TuneJob
@@ -85,6 +86,7 @@ class LocalPool(Pool):
     """
 
     def __init__(self, root: Path, workers: int, threads: int, gpus: int = 0) -> None:
+        let_threads_sleep()  # in the workers: they import PyTorch when they start
         self._processes: Any = multiprocessing.get_context(START)
         if START == "forkserver":
             # The server imports these once for all workers. torch.optim needs the second; a missing module is skipped.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steadynet.devices import let_threads_sleep
 from steadynet.errors import UserError, one_line
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines.base import Engine, Pool
@@ -62,6 +63,7 @@ def import_ray() -> Any:
     Raises:
         UserError: Ray is not installed.
     """
+    let_threads_sleep()  # in the workers of a cluster that is started here
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:

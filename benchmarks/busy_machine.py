@@ -1,0 +1,120 @@
+"""One NBC step on a machine where another process computes, with threads that spin and with threads that sleep.
+
+    python benchmarks/busy_machine.py [--model M1] [--threads 2] [--rounds 10] [--busy 1]
+
+OpenMP's threads spin while they wait for each other, unless OMP_WAIT_POLICY is "passive". The command line sets that,
+if the user has not. Here two processes take training steps in turn, one with each policy: first by themselves, then
+beside processes that do nothing but compute. The first two columns say what sleeping costs on an idle machine, the last
+two what it saves on a busy one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+POLICIES = {"spinning": None, "sleeping": "passive"}
+STEPS = 5  # per turn
+SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+BUSY = "while True: pass"
+
+
+class Stepper:
+    """A process that takes training steps when it is told to."""
+
+    def __init__(self, policy: str | None, model: str, threads: int) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in (*SETTINGS, "OMP_NUM_THREADS")}
+        if policy:
+            environment["OMP_WAIT_POLICY"] = policy
+        command = [sys.executable, __file__, "--model", model, "--threads", str(threads), "--child"]
+        self.process = subprocess.Popen(
+            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def seconds(self) -> list[float]:
+        """Take some steps and return the seconds of each."""
+        assert self.process.stdin
+        assert self.process.stdout
+        print("step", file=self.process.stdin, flush=True)
+        return [float(word) for word in self.process.stdout.readline().split()]
+
+    def end(self) -> None:
+        """End the process."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def take_steps(model: str, threads: int) -> None:
+    """Take steps for every line of the standard input, and print the seconds of each."""
+    import torch
+
+    from training_step import step_of
+
+    torch.set_num_threads(threads)
+    step = step_of("ours", model, 128)
+    step()
+    for _ in sys.stdin:
+        times = []
+        for _ in range(STEPS):
+            started = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - started)
+        print(*times, flush=True)
+
+
+def measure(steppers: dict[str, Stepper], rounds: int) -> dict[str, list[float]]:
+    """The seconds of all steps of each process, taken in turn."""
+    times: dict[str, list[float]] = {name: [] for name in steppers}
+    for _ in range(rounds):
+        for name, stepper in steppers.items():
+            times[name] += stepper.seconds()
+    return times
+
+
+def main() -> None:
+    """Print one line per policy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="M1")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--busy", type=int, default=1, help="how many processes compute beside the training")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        take_steps(arguments.model, arguments.threads)
+        return
+    load = f", load of the machine at the start: {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    print(f"one NBC step of {arguments.model}, batch 128, {arguments.threads} threads{load}")
+    steppers = {name: Stepper(policy, arguments.model, arguments.threads) for name, policy in POLICIES.items()}
+    others: list[subprocess.Popen[bytes]] = []
+    try:
+        measure(steppers, 1)  # warms up
+        alone = measure(steppers, arguments.rounds)
+        others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(arguments.busy)]
+        beside = measure(steppers, arguments.rounds)
+    finally:
+        for other in others:
+            other.kill()
+        for stepper in steppers.values():
+            stepper.end()
+    print(f"{'threads are':12} {'alone, median ms':>17} {'fastest ms':>11} {'busy, median ms':>16} {'slowest ms':>11}")
+    for name in POLICIES:
+        shown = (statistics.median(alone[name]), min(alone[name]), statistics.median(beside[name]), max(beside[name]))
+        print("{:12} {:17.1f} {:11.1f} {:16.1f} {:11.1f}".format(name, *(1e3 * value for value in shown)), flush=True)
+    cost = min(alone["sleeping"]) / min(alone["spinning"]) - 1
+    gain = statistics.median(beside["spinning"]) / statistics.median(beside["sleeping"])
+    print(
+        f"sleeping costs {100 * cost:+.1f} % alone (fastest steps), and is {gain:.1f} times as fast on a busy machine"
+    )
+
+
+if __name__ == "__main__":
+    if "--child" in sys.argv:
+        sys.path.insert(0, str(Path(__file__).parent))
+    main()
