@@ -1,4 +1,4 @@
-"""How threads of OpenMP wait: set before PyTorch is loaded, for the command line and its workers, unless the user did."""
+"""Idle threads sleep: set before PyTorch is loaded, for the command line and its workers, unless the user chose."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from torch import nn
 from helpers import Written, convolutional, dense, quick, residual, some_images, some_labels
 from steadynet.attacks.pgd import descend, find_counterexamples, maximise_cross_entropy, misclassified
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.networks.evaluation_mode import evaluation_mode
 
 
@@ -58,14 +59,14 @@ def test_start_is_not_changed_and_gradients_need_not_be_on():
 def test_parameters_get_no_gradient():
     network, images = convolutional(), some_images()
     region = InputRegion.around(images, 0.1)
-    maximise_cross_entropy(network, some_labels(), region, images, steps=3, step_size=0.05)
+    maximise_cross_entropy(network, some_labels(), region, images, StepSchedule.equal(3, 0.05))
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
 def test_cross_entropy_rises():
     network, images, labels = convolutional(), some_images(), some_labels()
     region = InputRegion.around(images, 0.3)
-    points = maximise_cross_entropy(network, labels, region, images, steps=10, step_size=0.03)
+    points = maximise_cross_entropy(network, labels, region, images, StepSchedule.equal(10, 0.03))
     before, after = (F.cross_entropy(network(x), labels, reduction="none") for x in (images, points))
     assert (after > before).all()
     assert region.contains(points).all()

@@ -192,6 +192,24 @@ def test_a_sweep_is_one_method_per_value(tmp_path):
     assert cells[labels[3]].settings["methods"]["nbc"] == {"steps": 2, "beta": 2.5, "gamma": "rank-size"}
 
 
+def test_runs_of_earlier_versions_keep_their_names(tmp_path):
+    def key(steps: str) -> str:
+        grid = read_grid(str(write_grid(tmp_path, ("nbc = { steps = 2 }", f"nbc = {{ {steps} }}"))))
+        (cell,) = cells_of(grid, [0], {"model": ["tiny"], "method": ["nbc"]})[:1]
+        return cell.key
+
+    assert key("steps = 2") == key('steps = 2, search = "paper"')
+    assert key("steps = 2") != key('search = "fast"')
+
+
+@pytest.mark.parametrize("name", TEN)
+def test_the_laptop_scale_searches_fast_and_the_paper_does_not(name):
+    for scale, search in (("laptop", "fast"), ("paper", "paper")):
+        for cell in cells_of(read_grid(name, scale), [0]):
+            parts = resolve(cell.settings).methods.values()
+            assert {part["search"] for part in parts if "search" in part} <= {search}
+
+
 def test_a_method_stands_for_all_its_variants(tmp_path):
     grid = read_grid(str(write_grid(tmp_path, ("drop = [-100, 100]", "drop = [[1, 2], [6, 7]]"))))
     cells = cells_of(grid, [0], {"model": ["tiny"], "method": ["nbc"]})

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from helpers import Written, convolutional, dense, gradients, quick, residual, same, some_images
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.errors import UserError
 from steadynet.networks.preactivations import Activations, activations
 from steadynet.objectives.consistency import consistency, kl_divergence, layer_weights, most_inconsistent_neighbour
@@ -150,7 +151,7 @@ def test_the_neighbour_is_the_one_plain_descent_finds(network, rule):
     gamma = [2.0, 0.5][: len(clean.preactivations)]
     region = InputRegion.around(images, 0.2)
     torch.manual_seed(7)
-    ours = most_inconsistent_neighbour(network, clean, region, gamma, steps=3, step_size=0.05, rule=rule)
+    ours = most_inconsistent_neighbour(network, clean, region, gamma, StepSchedule.equal(3, 0.05), rule)
     torch.manual_seed(7)
     theirs = plain_neighbour(network, images, region, gamma, rule)
     assert region.contains(ours).all()

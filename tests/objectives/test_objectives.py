@@ -331,6 +331,10 @@ def test_steps_are_a_tenth_of_the_radius_or_as_long_as_they_must_be(method, sett
         ({"gamma": "two"}, "nbc.gamma = 'two'"),
         ({"steps": -1}, "0 or more steps"),
         ({"step_size": 0.0}, "larger than 0"),
+        ({"search": "quick"}, "nbc.search = 'quick' must be paper, fast or a list of numbers"),
+        ({"search": (1.0, 0.0)}, "each larger than 0"),
+        ({"search": "fast", "steps": 5}, "steps = 5 is for search 'paper': leave out steps, or leave out search"),
+        ({"search": (1.0,), "step_size": 0.1}, "step_size = 0.1 is for search 'paper'"),
     ],
 )
 def test_settings_that_do_not_fit(settings, message):

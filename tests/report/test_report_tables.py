@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
-from reports import experiment, of_the_paper, row
+from reports import experiment, of_the_paper, row, verdict, write_run
 from steadynet.report.layout import tables_of
+from steadynet.report.single_runs import read_single_runs
 from steadynet.report.tables import as_csv, as_latex, as_markdown
 
 HOSTILE = r"<b>a|b</b> \end{table} 100 % _x_ #1 ~^ $y$ & {z} *w* ε 日本 é"
@@ -22,6 +23,20 @@ def lines(table):
     """The body of a Markdown table, by metric."""
     found = [line.strip("| ").split(" | ") for line in as_markdown(table).splitlines() if line.startswith("| 0.1")]
     return {cells[1]: cells[2:] for cells in found}
+
+
+def test_a_table_says_which_method_had_an_l1_term_and_how_attacks_searched(tmp_path):
+    rs = "[methods.rs]\nl1_weight = 2e-5\nsteps = 10\n"
+    folders = [
+        write_run(tmp_path / "rs", [verdict(0)], method="rs", more=rs),
+        write_run(tmp_path / "nbc", [verdict(0)], more='[methods.nbc]\nsearch = "fast"\n'),
+    ]
+    (found,) = read_single_runs(folders)
+    assert found.facts["L1 term"] == "2e-05: rs; none: nbc"
+    assert found.facts["inner attacks"] == "paper: rs; fast: nbc"
+    assert "L1 term: 2e-05: rs; none: nbc" in as_markdown(tables_of(found)[0])
+    (found,) = read_single_runs(folders[1:])
+    assert "L1 term" not in found.facts
 
 
 def test_best_is_bold_whichever_way_is_better():

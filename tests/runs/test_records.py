@@ -70,6 +70,25 @@ def test_an_epoch_that_is_trained_again_replaces_its_metrics_and_later_ones(tmp_
     assert [row.epoch for row in run.read_metrics()] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("settings", "weight", "searches"),
+    [
+        ({}, 0.0, {}),
+        (
+            {"l1_weight": 1e-5, "methods": {"natural": {}, "nbc": {"search": "fast", "beta": 1.0}}},
+            1e-5,
+            {"nbc": "fast"},
+        ),
+        ({"methods": {"rs": {"l1_weight": 2e-5, "steps": 10}}}, 2e-5, {"rs": "paper"}),  # of an earlier version
+        ({"methods": {"madry": {"search": [1.0, 0.5]}}}, 0.0, {"madry": "1.0,0.5"}),
+        ({"methods": 3, "l1_weight": "x"}, 0.0, {}),
+    ],
+)
+def test_what_a_configuration_says_about_l1_and_searches(settings, weight, searches):
+    config = RunConfig(CONFIG.settings | settings, CONFIG.input)
+    assert (config.l1_weight, config.searches) == (weight, searches)
+
+
 @pytest.mark.parametrize("line", ["3", "{", '{"epoch": 2}', '{"epoch": "two"}'])
 def test_a_damaged_line_ends_the_metrics(line, tmp_path):
     run = RunDirectory(tmp_path)

@@ -51,12 +51,14 @@ def verdict(index, eps=0.1, verdict=Verdict.UNSAT, **more):
     return replace(base, **more)
 
 
-def write_run(folder: Path, rows, method="nbc", data="digits", model="M1", seed=0) -> Path:
+def write_run(folder: Path, rows, method="nbc", data="digits", model="M1", seed=0, more="") -> Path:
     """A run directory without a network: what is on record of one."""
     run = RunDirectory(folder)
     folder.mkdir(parents=True)
     facts = f"data = {json.dumps(data)}\nmodel = {json.dumps(model)}\nmethod = {json.dumps(method)}\n"
-    run.config.write_text(f"{facts}eps = 0.1\nseed = {seed}\n[input]\nimage_shape = [1, 28, 28]\nclasses = 10\n")
+    run.config.write_text(
+        f"{facts}eps = 0.1\nseed = {seed}\n{more}\n[input]\nimage_shape = [1, 28, 28]\nclasses = 10\n"
+    )
     run.add_metrics(EpochMetrics(1, method, 0.1, 1e-3, 2.0, {"cross_entropy": 1.0}, 0.5, 0.4))
     VerdictFile(run).update(lambda _: rows)
     return folder

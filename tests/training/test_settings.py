@@ -132,6 +132,7 @@ def test_published_settings(data, eps, part, key, value):
     [
         {},
         {"data": "cifar10", "eps": "8/255", "method": "trades+nbc", "beta": 2.0, "step_size": 0.01},
+        {"method": "madry+nbc", "search": "fast", "l1_weight": 1e-5, "methods": {"madry": {"search": (1.0, 0.5)}}},
         {"phases": "rs:2 nbc:1", "gamma": (1.0, 2.0, 4.0), "threads": 2, "normalise": True, "init": "runs/a"},
     ],
 )
@@ -155,6 +156,19 @@ def test_flags_win_over_a_file():
     assert set(resolve(merge(file, {"method": "natural"})).methods) == {"natural"}
     assert resolve(merge(file, {"phases": "rs:1 nbc:2"})).plan == [Phase("rs", 1), Phase("nbc", 2)]
     assert resolve(merge({"phases": "rs:1"}, {"method": "nbc"})).plan == [Phase("nbc", 20)]
+
+
+def test_a_configuration_of_an_earlier_version_has_the_search_of_the_paper():
+    old = resolve({"method": "nbc"}).as_config()
+    del old["methods"]["nbc"]["search"]
+    assert resolve(old) == resolve({"method": "nbc"})
+    assert resolve(merge(old, {"search": "fast"})) == resolve({"method": "nbc", "search": "fast"})
+
+
+def test_the_search_of_the_paper_is_one_switch_away_from_a_fast_one():
+    fast = resolve({"method": "nbc", "search": "fast"}).as_config()
+    assert "steps" not in fast["methods"]["nbc"]
+    assert resolve(merge(fast, {"search": "paper"})) == resolve({"method": "nbc"})
 
 
 def test_the_tables_of_one_file_win_over_those_of_another():

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.input_gradient import fast_input_gradient
 
@@ -21,8 +22,8 @@ def descend(
     region: InputRegion,
     start: Tensor,
     *,
+    steps: int,
     step_size: float | Sequence[float],
-    steps: int | None = None,
     rule: StepRule = "sign",
     momentum: float = 0.0,
     shrink: bool = False,
@@ -38,8 +39,8 @@ def descend(
         objective: A function from points (batch, *image) to one number per point, (batch,).
         region: Where the points must stay.
         start: The points to begin with, (batch, *image).
+        steps: The number of steps.
         step_size: The step size α: one number, or one number per step.
-        steps: The number of steps; not needed if ``step_size`` has one number per step.
         rule: Whether a step follows the sign of the gradient or the gradient itself.
         momentum: The share of the earlier gradients that is added to each new one; 0 for none.
         shrink: Whether the step size falls linearly to zero.
@@ -53,11 +54,10 @@ def descend(
     >>> descend(lambda points: points.sum(1), region, region.upper, steps=10, step_size=0.1)
     tensor([[0.3000, 0.3000]])
     """
-    lengths = _step_lengths(step_size, steps)
     points = start.detach()
     kept: Tensor | float = 0.0
     with fast_input_gradient(points.device, relu):
-        for step, size in enumerate(lengths):
+        for step in range(steps):
             if stop():
                 break
             points.requires_grad_()
@@ -67,17 +67,10 @@ def descend(
                 norm = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
                 kept = gradient = gradient / norm.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
             move = gradient.sign() if rule == "sign" else gradient
-            length = size * (1 - step / len(lengths) if shrink else 1)
+            size = step_size[step] if isinstance(step_size, Sequence) else step_size
+            length = size * (1 - step / steps if shrink else 1)
             points = region.project(points.detach().sub(move, alpha=length))
     return points
-
-
-def _step_lengths(step_size: float | Sequence[float], steps: int | None) -> Sequence[float]:
-    if isinstance(step_size, Sequence):
-        return step_size[:steps]
-    if steps is None:
-        raise TypeError("descend needs the number of steps, or a step size for each step")
-    return [step_size] * steps
 
 
 def maximise_cross_entropy(
@@ -85,9 +78,7 @@ def maximise_cross_entropy(
     labels: Tensor,
     region: InputRegion,
     start: Tensor,
-    *,
-    step_size: float | Sequence[float],
-    steps: int | None = None,
+    schedule: StepSchedule,
 ) -> Tensor:
     """Find points of the region at which the cross-entropy is large (PGD, Madry et al., 2018).
 
@@ -96,8 +87,7 @@ def maximise_cross_entropy(
         labels: The label of each image, (batch,).
         region: Where the points must stay.
         start: The points to begin with, (batch, *image).
-        step_size: The step size: one number, or one number per step.
-        steps: The number of steps; not needed if ``step_size`` has one number per step.
+        schedule: The lengths of the steps.
 
     Returns:
         The last points, (batch, *image).
@@ -106,8 +96,9 @@ def maximise_cross_entropy(
         lambda points: -F.cross_entropy(network(points), labels, reduction="none"),
         region,
         start,
-        steps=steps,
-        step_size=step_size,
+        steps=len(schedule.lengths),
+        step_size=schedule.lengths,
+        momentum=schedule.momentum,
     )
 
 
@@ -152,7 +143,7 @@ def find_counterexamples(
                 break
             part = region[rows]
             tried = maximise_cross_entropy(
-                network, labels[rows], part, part.sample(), steps=steps, step_size=2.5 * radius / steps
+                network, labels[rows], part, part.sample(), StepSchedule.equal(steps, 2.5 * radius / steps)
             )
             wrong = misclassified(network, tried, labels[rows])
             points[rows[wrong]], found[rows[wrong]] = tried[wrong], True

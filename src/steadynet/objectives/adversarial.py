@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from steadynet.attacks.pgd import maximise_cross_entropy
-from steadynet.attacks.schedule import FAST, StepSchedule
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.base import Batch, Objective
@@ -61,7 +61,9 @@ class AttackingObjective(Objective):
         """
         if self.search == "paper":
             return self.paper_schedule(radius)
-        return StepSchedule.in_shares(FAST if self.search == "fast" else self.search, radius)
+        if self.search == "fast":
+            return StepSchedule.fast(radius)
+        return StepSchedule.in_shares(self.search, radius)
 
     def paper_schedule(self, radius: float) -> StepSchedule:
         """Return the steps of search ``paper``: k steps of a tenth of the radius, or of ``step_size``.
@@ -80,6 +82,6 @@ class AttackingObjective(Objective):
                 batch.targets,
                 region,
                 region.sample(),
-                step_size=self.schedule(batch.radius).lengths,
+                self.schedule(batch.radius),
             )
         return F.cross_entropy(batch.network(points), batch.targets)

@@ -225,9 +225,9 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
                 also where the region is smaller; all other searches give them as shares of the region's radius.
         """
         reach = batch.radius if self.search == "paper" or radius is None else radius
-        lengths = self.schedule(reach).lengths if batch.radius > 0 else ()
+        schedule = self.schedule(reach) if batch.radius > 0 else StepSchedule(())
         with evaluation_mode(batch.network):
-            return maximise_cross_entropy(batch.network, batch.targets, region, region.sample(), step_size=lengths)
+            return maximise_cross_entropy(batch.network, batch.targets, region, region.sample(), schedule)
 
 
 def by_setting(data: str, eps: float, values: tuple[Any, Any, Any, Any]) -> Any:

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from steadynet.attacks.pgd import StepRule, descend
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.errors import UserError
 from steadynet.networks.input_gradient import CHANNELS_LAST, like_layout, relu_backward
 from steadynet.networks.preactivations import Activations
@@ -94,9 +95,7 @@ def most_inconsistent_neighbour(
     clean: Activations,
     region: InputRegion,
     gamma: GammaScheme | Sequence[float],
-    *,
-    step_size: float | Sequence[float],
-    steps: int | None = None,
+    schedule: StepSchedule,
     rule: StepRule = "sign",
 ) -> Tensor:
     """Find a neighbour x' of each image at which NBC(f, x, x') is small (Algorithm 2, lines 1 to 6).
@@ -106,8 +105,7 @@ def most_inconsistent_neighbour(
         clean: The forward pass at the images x. It is held fixed: no gradient flows to it.
         region: Where the neighbours must stay.
         gamma: The weights of the layers, see :func:`layer_weights`.
-        step_size: The step size α: one number, or one number per step.
-        steps: The number of steps k; not needed if ``step_size`` has one number per step.
+        schedule: The length α of each of the k steps.
         rule: Whether a step follows the sign of the gradient or, as the paper writes it, the gradient itself.
 
     Returns:
@@ -121,8 +119,7 @@ def most_inconsistent_neighbour(
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> images = torch.rand(3, 4)
     >>> region, clean = InputRegion.around(images, 0.3), activations(model, images)
-    >>> search = {"gamma": "rank-power", "step_size": 0.03, "rule": "sign"}
-    >>> found = most_inconsistent_neighbour(model, clean, region, steps=10, **search)
+    >>> found = most_inconsistent_neighbour(model, clean, region, "rank-power", StepSchedule.equal(10, 0.03))
     >>> bool((consistency(clean, activations(model, found), "rank-power") < 0.5).all())  # 0.5 at the images themselves
     True
     """
@@ -151,8 +148,9 @@ def most_inconsistent_neighbour(
         nbc_without_constant,
         region,
         region.sample(),  # line 1: a random start in the region
-        steps=steps,
-        step_size=step_size,
+        steps=len(schedule.lengths),
+        step_size=schedule.lengths,
+        momentum=schedule.momentum,
         rule=rule,
         relu=relu,
     )

@@ -70,8 +70,8 @@ class NBC(AttackingObjective):
                 clean,
                 batch.region(self.clip),
                 self.gamma,
-                step_size=self.schedule(batch.radius).lengths,
-                rule=self.step,
+                self.schedule(batch.radius),
+                self.step,
             )
         # Line 7 without its cross-entropy, which the objective that this one joins brings: −β · NBC(f, x, x').
         moved = activations(batch.network, neighbours)

@@ -39,14 +39,16 @@ class Trades(AttackingObjective):
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the cross-entropy of the clean images, and the weighted divergence."""
-        region = batch.region(self.clip)
+        region, schedule = batch.region(self.clip), self.schedule(batch.radius)
         clean = batch.clean_in_evaluation.logits.detach()
         with evaluation_mode(batch.network):  # the attack: steps up KL(p(x) ‖ p(x')), from close to x
             points = descend(
                 lambda moved: -kl_divergence(clean, batch.network(moved)),
                 region,
                 region.project(batch.images + START_NOISE * torch.randn_like(batch.images)),
-                step_size=self.schedule(batch.radius).lengths,
+                steps=len(schedule.lengths),
+                step_size=schedule.lengths,
+                momentum=schedule.momentum,
             )
         divergence = kl_divergence(batch.clean.logits, batch.network(points)).mean()
         return {

@@ -31,20 +31,17 @@ def _of_one_verifier(rows: list[Row]) -> list[Row]:
 
 
 def training_facts(runs: Iterable[Run]) -> dict[str, str]:
-    """The settings of the trainings that make a comparison unfair if they differ: L1 terms and inner attacks."""
-    weights: dict[str, set[float]] = {}
+    """What a fair comparison of methods has to name: their L1 terms, and the searches of their inner attacks."""
+    weights: dict[str, set[str]] = {}
     searches: dict[str, set[str]] = {}
     for run in runs:
         config = run.folder.read_config()
-        weights.setdefault(run.label, set()).add(config.l1_weight)
+        weights.setdefault(run.label, set()).add(f"{config.l1_weight:g}" if config.l1_weight else "none")
         for part, search in config.searches.items():
             searches.setdefault(part, set()).add(search)
-    with_l1 = {label: values for label, values in weights.items() if values != {0.0}}
-    without = [label for label in weights if label not in with_l1]
-    facts = {"search of the inner attacks": _by_value(searches)}
-    if with_l1:
-        facts["L1 term"] = _by_value({label: {f"{v:g}" for v in values} for label, values in with_l1.items()})
-        facts["L1 term"] += f"; none: {', '.join(without)}" if without else ""
+    facts = {"inner attacks": _by_value(searches)}
+    if any(values != {"none"} for values in weights.values()):
+        facts["L1 term"] = _by_value(weights)
     return {key: value for key, value in facts.items() if value}
 
 

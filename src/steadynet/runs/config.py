@@ -9,7 +9,7 @@ from typing import Any
 
 from steadynet.errors import UserError
 from steadynet.files import read_toml, record_from, write_toml
-from steadynet.plugins import fits, requirement
+from steadynet.plugins import describe_value, fits, requirement
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,24 @@ class RunConfig:
 
     @property
     def l1_weight(self) -> float:
-        """The weight of the L1 norm of the weights in the loss: the largest one, if the phases have several."""
-        methods = self.settings.get("methods", {}).values()
-        own = [part["l1_weight"] for part in methods if "l1_weight" in part]
-        return float(max([*own, self.settings.get("l1_weight") or 0.0]))
+        """The weight of the L1 norm of the weights in the loss; the largest one, if parts of the method have others."""
+        values = [self.settings.get("l1_weight"), *(part.get("l1_weight") for part in self._parts.values())]
+        return float(max((value for value in values if fits(value, float)), default=0.0))
 
     @property
     def searches(self) -> dict[str, str]:
-        """The search of each part of the method that has an inner attack, such as ``{"nbc": "fast"}``."""
-        methods = self.settings.get("methods", {})
-        found = {part: values.get("search", "paper") for part, values in methods.items() if _attacks(values)}
-        return {part: value if isinstance(value, str) else ",".join(map(str, value)) for part, value in found.items()}
+        """The search of each part of the method that has an inner attack, such as ``{"nbc": "fast"}``.
+
+        Runs of earlier versions name the steps of an attack, but no search: they have that of the paper.
+        """
+        attacking = {name: part for name, part in self._parts.items() if "search" in part or "steps" in part}
+        return {name: describe_value(_as_tuple(part.get("search", "paper"))) for name, part in attacking.items()}
+
+    @property
+    def _parts(self) -> dict[str, Mapping[str, Any]]:
+        methods = self.settings.get("methods")
+        found = methods.items() if isinstance(methods, Mapping) else ()
+        return {name: part for name, part in found if isinstance(part, Mapping)}
 
     @property
     def seed(self) -> int:
@@ -82,9 +89,8 @@ class RunConfig:
         return int(self.settings.get("seed", 0))
 
 
-def _attacks(values: Mapping[str, Any]) -> bool:
-    """Whether a part of a method has an inner attack: runs of earlier versions have its steps, but no search."""
-    return "search" in values or "steps" in values
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def write_config(path: Path, config: RunConfig) -> None:
