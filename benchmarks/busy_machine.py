@@ -57,7 +57,7 @@ def take_steps(model: str, threads: int) -> None:
     from training_step import step_of
 
     torch.set_num_threads(threads)
-    step = step_of("ours", model, 128)
+    step = step_of("fast", model, 128)
     step()
     for _ in sys.stdin:
         times = []
