@@ -65,8 +65,8 @@ class RunConfig:
     @property
     def l1_weight(self) -> float:
         """The weight of the L1 norm of the weights in the loss; the largest one, if parts of the method have others."""
-        values = [self.settings.get("l1_weight"), *(part.get("l1_weight") for part in self._parts.values())]
-        return float(max((value for value in values if fits(value, float)), default=0.0))
+        values = [settings.get("l1_weight") for settings in (self.settings, *self._parts.values())]
+        return max((float(value) for value in values if value is not None and fits(value, float)), default=0.0)
 
     @property
     def searches(self) -> dict[str, str]:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from steadynet.attacks.pgd import find_counterexamples, maximise_cross_entropy
 from steadynet.attacks.region import InputRegion
+from steadynet.attacks.schedule import StepSchedule
 from steadynet.verification.self_test.architectures import IMAGE, Residual
 from steadynet.verification.self_test.known import ConstructionError, Family, KnownInstance, Truth
 from steadynet.verification.self_test.random_numbers import uniform
@@ -108,8 +109,8 @@ class _Training:
 
     def _attacked(self) -> Tensor:
         """Return one end of PGD per image."""
-        start = self.region.sample()
-        return maximise_cross_entropy(self.network, self.labels, self.region, start, steps=8, step_size=self.step_size)
+        start, schedule = self.region.sample(), StepSchedule.equal(8, self.step_size)
+        return maximise_cross_entropy(self.network, self.labels, self.region, start, schedule)
 
     def hidden_boxes(self) -> list[KnownBox]:
         """Return the boxes whose hidden input is misclassified, and missed by the attack with many restarts."""
