@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from steadynet.devices import WAIT_SETTINGS, let_threads_sleep
+from steadynet.threads import WAIT_SETTINGS, let_threads_sleep
 
 SHOW_POLICY = "import os; print(os.environ.get('OMP_WAIT_POLICY'), 'torch' in sys.modules)"
 
@@ -43,7 +43,7 @@ def test_other_settings_of_the_user_are_left_alone(name, monkeypatch):
 def test_openmp_obeys():
     # GCC's library prints its settings when it is loaded; another library may not
     shown = subprocess.run(
-        [sys.executable, "-c", "from steadynet.devices import let_threads_sleep; let_threads_sleep(); import torch"],
+        [sys.executable, "-c", "from steadynet.threads import let_threads_sleep; let_threads_sleep(); import torch"],
         env=without_settings() | {"OMP_DISPLAY_ENV": "true"},
         capture_output=True,
         text=True,

@@ -1,37 +1,17 @@
-"""Choose the device to compute on, how its threads wait, and make sure that it computes in full precision.
-
-PyTorch is imported by the functions that use it, because :func:`let_threads_sleep` must come before it.
-"""
+"""Choose the device to compute on, and make sure that it computes in full precision."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from steadynet.errors import UserError
 
-if TYPE_CHECKING:
-    import torch
-
 DEVICES = ("cuda", "cpu")  # the devices that have float64, which proofs need
 _LARGEST_ERROR = 1e-5  # relative; in the check below, float32 is off by less than 1e-6 and TF32 by more than 1e-4
-
-
-# Any of these says how the threads of OpenMP wait for each other: in the standard, in GCC's and in LLVM's library.
-WAIT_SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-
-
-def let_threads_sleep() -> None:
-    """Let idle threads of PyTorch sleep instead of spin, unless the user has chosen how they wait.
-
-    Threads that spin take the cores from those that they wait for: beside one other busy process, a training step on
-    two cores takes many times as long (``benchmarks/busy_machine.py``). OpenMP reads the environment once, when it is
-    loaded, so this must be called before PyTorch is imported. Processes that this one starts inherit the setting.
-    """
-    if not any(name in os.environ for name in WAIT_SETTINGS):
-        os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> torch.device:
@@ -47,8 +27,6 @@ def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> tor
     >>> pick_device("cpu")
     device(type='cpu')
     """
-    import torch
-
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
         name = next(device for device in among if there[device])
@@ -70,13 +48,10 @@ def full_precision(device: torch.device) -> Iterator[None]:
     Raises:
         UserError: The device still multiplies less precisely than float32, so its bounds would prove nothing.
 
-    >>> import torch
     >>> with full_precision(torch.device("cpu")):
     ...     torch.get_float32_matmul_precision()
     'highest'
     """
-    import torch
-
     kinds = {"cpu", "cuda"} | ({device.type} if torch.amp.is_autocast_available(device.type) else set())
     with ExitStack() as stack:
         for kind in sorted(kinds):
@@ -93,8 +68,6 @@ def plain_convolutions() -> Iterator[None]:
 
     The faster algorithms of cuDNN (Winograd, FFT) have much larger rounding errors.
     """
-    import torch
-
     cudnn: Any = torch.backends.cudnn
     before = cudnn.enabled
     cudnn.enabled = False
@@ -110,8 +83,6 @@ def _no_tf32() -> Iterator[None]:
 
     PyTorch has old switches and, since 2.9, new ones. An old switch cannot be read where a new one disagrees with it.
     """
-    import torch
-
     cudnn: Any = torch.backends.cudnn
     old = _read(torch.get_float32_matmul_precision), _read(lambda: cudnn.allow_tf32)
     new = [(switch, switch.fp32_precision) for switch in _new_switches()]
@@ -144,8 +115,6 @@ def _no_flushing() -> Iterator[None]:
 
 
 def _new_switches() -> list[Any]:
-    import torch
-
     libraries = (torch.backends.cuda, torch.backends.cudnn, torch.backends.mkldnn)
     found = [getattr(library, name, None) for library in libraries for name in ("matmul", "conv", "rnn")]
     return [switch for switch in found if hasattr(switch, "fp32_precision")]
@@ -160,8 +129,6 @@ def _read(switch: Any) -> Any:
 
 def _check_precision(device: torch.device) -> None:
     """Multiply and convolve (1 + 2⁻¹²) by itself, which gives 1 in TF32, bfloat16 and half precision."""
-    import torch
-
     size, exact = 64, (1 + 2.0**-12) ** 2
     factor = torch.full((size, size), 1 + 2.0**-12, device=device)
     kernel = torch.full((size, 1, 8, 8), 1 + 2.0**-12, device=device)

@@ -15,11 +15,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from steadynet.devices import let_threads_sleep
 from steadynet.errors import UserError
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.tasks import Event, Task, TrainJob, TuneJob
 from steadynet.plugins import setting
+from steadynet.threads import let_threads_sleep
 
 PATIENCE = 0.5  # seconds to wait for events
 TO_END = 30.0  # seconds that a worker may take to finish its batch and to save its state

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steadynet.devices import let_threads_sleep
 from steadynet.errors import UserError, one_line
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines.base import Engine, Pool
@@ -25,6 +24,7 @@ from steadynet.experiments.engines.ray_node import Attempt, AttemptResult, Mailb
 from steadynet.experiments.tasks import Event, Task
 from steadynet.files import disk_errors, write_text
 from steadynet.plugins import setting
+from steadynet.threads import let_threads_sleep
 
 PATIENCE = 0.3  # seconds to wait for events
 TO_ANSWER = 10.0  # seconds that the mailbox or a cluster may take to answer
