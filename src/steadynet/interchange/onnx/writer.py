@@ -80,12 +80,12 @@ def _check_agreement(graph: Graph, written: _Written, images: Array) -> None:
     run = runtime_tensors(written.model, written.tensors)
     with torch.no_grad():
         deviation = runtime_deviation(graph, images, written.tensors, lambda image: run(image[None]))
-        outputs = graph.values(torch.from_numpy(images))[-1]
+        outputs = graph.values(torch.from_numpy(images[:2]))[-1]
     if deviation is not None:
         raise UserError(
             f"ONNX Runtime computes something else than PyTorch, so the network was not written: {deviation}"
         )
-    found = run(images)["output"]  # the file must take batches, too
+    found = run(images[:2])["output"]  # the file must take batches, too
     if found.shape != tuple(outputs.shape):
         raise UserError(f"this network's outputs, of shape {tuple(outputs.shape)}, cannot be written as ONNX")
 
