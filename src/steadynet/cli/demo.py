@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from steadynet.runs.trained import TrainedNetwork
     from steadynet.verification.summary import VerdictSummary
 
-METHODS = ("natural", "nbc")
+TITLES = {"natural": "trained without NBC (natural)", "nbc": "trained with NBC (nbc)"}
+METHODS = tuple(TITLES)
 TRAINING = {"data": "digits", "model": "M1", "eps": 0.3, "lr": 2e-3, "schedule": "one-cycle"}
 RADII, PGD_STEPS = (0.1, 0.2, 0.3), 20
 PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
@@ -41,10 +42,16 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from steadynet.training.interruption import InterruptedByUserError
+
     out = Path(arguments.out)
-    results = {method: _train_and_measure(method, out / method, arguments.epochs) for method in METHODS}
-    _show(results, out)
-    _write_page(out)
+    try:
+        results = {method: _train_and_measure(method, out / method, arguments.epochs) for method in METHODS}
+        _show(results, out)
+        _write_page(out)
+    except (InterruptedByUserError, KeyboardInterrupt) as stop:
+        message = f"stopped: {out} is not complete. Run the same command again; it starts from the beginning"
+        raise InterruptedByUserError(message) from stop
 
 
 def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
@@ -56,7 +63,7 @@ def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
     from steadynet.training.loop import train
     from steadynet.training.settings import resolve
 
-    console.print(f"{method}:")
+    console.print(f"\nNetwork {METHODS.index(method) + 1} of {len(METHODS)}: {TITLES[method]}")
     with TrainingDisplay() as display:
         run = train(resolve({**TRAINING, "method": method, "epochs": epochs}), path, overwrite=True, observer=display)
     trained = load_trained(run.path)
