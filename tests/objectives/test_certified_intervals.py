@@ -100,18 +100,23 @@ def test_interval_initialisation():
     [
         ("mnist", "0.1", "sabr", {"box": 0.4, "l1_weight": 1e-5}),
         ("mnist", "0.3", "sabr", {"box": 0.6, "l1_weight": 1e-6}),
-        ("cifar10", "2/255", "sabr", {"box": 0.1, "l1_weight": 1e-6}),
+        ("cifar10", "2/255", "sabr", {"box": 0.1, "l1_weight": 1e-6, "eps_factor": 1.5, "shrink": 0.8}),
         ("cifar10", "8/255", "sabr", {"box": 0.7, "l1_weight": 0.0}),
-        ("mnist", "0.1", "mtl-ibp", {"ibp_share": 0.01}),
-        ("mnist", "0.3", "mtl-ibp", {"ibp_share": 0.08}),
-        ("cifar10", "2/255", "mtl-ibp", {"ibp_share": 0.004}),
-        ("cifar10", "8/255", "mtl-ibp", {"ibp_share": 0.5}),
+        ("mnist", "0.1", "mtl-ibp", {"ibp_share": 0.01, "l1_weight": 1e-5, "eps_factor": 2.0, "steps": 1}),
+        ("mnist", "0.3", "mtl-ibp", {"ibp_share": 0.08, "l1_weight": 1e-6, "eps_factor": 1.334}),
+        ("cifar10", "2/255", "mtl-ibp", {"ibp_share": 0.004, "l1_weight": 3e-6, "attack_factor": 2.1, "steps": 8}),
+        ("mnist", "0.1", "cc-ibp", {"ibp_share": 0.1, "l1_weight": 2e-6, "eps_factor": 2.0}),
+        ("cifar10", "2/255", "exp-ibp", {"ibp_share": 9.5e-2, "l1_weight": 4e-6}),
+        ("mnist", "0.3", "taps", {"latent_steps": 5, "taps_weight": 4.0}),
+        ("cifar10", "2/255", "staps", {"latent_steps": 8, "box": 0.1}),
+        ("cifar10", "8/255", "mtl-ibp", {"ibp_share": 0.5, "l1_weight": 1e-7, "step_share": 10.0}),
     ],
 )
 def test_published_settings(data, eps, method, expected):
     found = resolve({"data": data, "eps": eps, "method": method}).methods[method]
     assert {key: found[key] for key in expected} == expected
-    assert (found["steps"], found["decay"]) == (8, True)
+    if method == "sabr":
+        assert (found["steps"], found["decay"]) == (8, True)
 
 
 def test_recipes_are_shares_of_the_training_and_flags_win():

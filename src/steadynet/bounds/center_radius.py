@@ -39,8 +39,10 @@ class Ball(NamedTuple):
         return Interval(self.centre - self.radius, self.centre + self.radius)
 
 
-def propagate_balls(graph: Graph, box: Interval) -> list[Ball]:
+def propagate_balls(graph: Graph, box: Interval, shrink: float = 1.0) -> list[Ball]:
     """A ball around every value of the graph over a box, differentiable (once) in the weights.
+
+    With ``shrink`` below 1, radii are multiplied by it after each ReLU. That is a loss of SABR's, not a bound.
 
     >>> from torch import nn, tensor
     >>> from steadynet.bounds import graph_of
@@ -50,7 +52,9 @@ def propagate_balls(graph: Graph, box: Interval) -> list[Ball]:
     """
     balls = [Ball.of(box)]
     for node in graph.nodes:
-        balls.append(_through(node.operation, [balls[position] for position in node.inputs]))
+        ball = _through(node.operation, [balls[position] for position in node.inputs])
+        shrinks = shrink != 1 and isinstance(node.operation, ReLU)
+        balls.append(Ball(ball.centre, shrink * ball.radius) if shrinks else ball)
     return balls
 
 

@@ -72,10 +72,16 @@ class CertifiedObjective(Objective):
             initialisation="ibp",
         )
 
-    def propagate(self, batch: Batch, region: InputRegion) -> Propagated:
-        """Propagate a box through the network by interval bounds, with gradients with respect to the weights."""
+    def propagate(self, batch: Batch, region: InputRegion, shrink: float = 1.0) -> Propagated:
+        """Propagate a box through the network by interval bounds, with gradients with respect to the weights.
+
+        Args:
+            batch: The batch, which has the network.
+            region: The box.
+            shrink: The radius after each ReLU is multiplied by this; less than 1 gives up that bounds are bounds.
+        """
         graph = batch.graph
-        values = propagate_balls(graph, Interval(region.lower, region.upper))
+        values = propagate_balls(graph, Interval(region.lower, region.upper), shrink)
         return Propagated(values, [values[graph.source(relu)] for relu in graph.relus])
 
     def worst_cross_entropy(self, batch: Batch, found: Propagated) -> Tensor:
@@ -215,19 +221,29 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
         length = radius / 2 if self.step_size is None else self.step_size
         return StepSchedule.dropping(self.steps or 0, length, STEP_DROPS if self.decay else ())
 
-    def attacked(self, batch: Batch, region: InputRegion, radius: float | None = None) -> Tensor:
+    def attacked(self, batch: Batch, region: InputRegion, reach: float) -> Tensor:
         """Return the points of the region that PGD finds from a uniform start.
 
         Args:
             batch: The batch.
             region: Where the points must stay.
-            radius: The radius of the region; that of the batch unless given. Authors give their steps as shares of ε,
-                also where the region is smaller; all other searches give them as shares of the region's radius.
+            reach: The radius that the attack's steps are shares of.
         """
-        reach = batch.radius if self.search == "paper" or radius is None else radius
         schedule = self.schedule(reach) if batch.radius > 0 else StepSchedule(())
         with evaluation_mode(batch.network):
             return maximise_cross_entropy(batch.network, batch.targets, region, region.sample(), schedule)
+
+    def small_box(self, batch: Batch, radius: float, share: float) -> InputRegion:
+        """Return SABR's box around the point that PGD finds.
+
+        The box has the radius τ = share · radius, and its centre lies within radius − τ of the image. SABR's authors
+        give their steps as shares of ``radius``. All other searches give them as shares of what the attack may reach.
+        """
+        tau = share * radius
+        around = InputRegion.around(batch.images, radius - tau, clip=self.clip)
+        reach = radius if self.search == "paper" else radius - tau
+        centres = self.attacked(batch, around, reach) if share < 1 else batch.images
+        return InputRegion.around(centres, tau, clip=self.clip)
 
 
 def by_setting(data: str, eps: float, values: tuple[Any, Any, Any, Any]) -> Any:
