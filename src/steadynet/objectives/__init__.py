@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from steadynet.errors import UserError
-from steadynet.objectives.base import Batch, Combination, Objective, Recipe
+from steadynet.objectives.base import Batch, Combination, Moment, Objective, Recipe
 from steadynet.plugins import choose, discover, make
 
-__all__ = ["Batch", "Combination", "Objective", "Recipe", "available", "build", "parts_of"]
+__all__ = ["Batch", "Combination", "Moment", "Objective", "Recipe", "available", "build", "parts_of"]
 
 
 def available() -> dict[str, type[Objective]]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -101,6 +101,18 @@ class Batch:
         return InputRegion.around(self.images, self.radius, clip=clip)
 
 
+class Moment(NamedTuple):
+    """Where a training is.
+
+    Attributes:
+        epoch: The number of the epoch; the first is 1.
+        step: How many steps the optimiser has taken in all epochs.
+    """
+
+    epoch: int
+    step: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How the authors of a method train with it, for the settings that the user does not give.
@@ -171,6 +183,21 @@ class Objective(ABC):
             The terms by name, each already weighted. Training minimises their sum.
         """
 
+    def perturbation(self, moment: Moment) -> float:
+        """Return how far weights move against the loss before its gradient is taken, as a share of their size.
+
+        The training loop does this (see :mod:`steadynet.training.weight_perturbation`). 0 is plain training.
+        """
+        return 0.0
+
+    def after_step(self, batch: Batch, moment: Moment) -> None:  # noqa: B027 - most methods change nothing here
+        """Change the network's weights in place after a step of the optimiser.
+
+        Args:
+            batch: The whole batch of the step; in a training of several processes, each of them has it whole.
+            moment: Where the training is, this step included.
+        """
+
     def __call__(
         self, network: nn.Module, images: Tensor, labels: Tensor | None = None, radius: float | None = None
     ) -> Tensor:
@@ -201,3 +228,12 @@ class Combination(Objective):
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the terms of all parts."""
         return {name: term for part in self.parts for name, term in part.terms(batch).items()}
+
+    def perturbation(self, moment: Moment) -> float:
+        """Return the largest perturbation of a part."""
+        return max(part.perturbation(moment) for part in self.parts)
+
+    def after_step(self, batch: Batch, moment: Moment) -> None:
+        """Let every part change the weights."""
+        for part in self.parts:
+            part.after_step(batch, moment)

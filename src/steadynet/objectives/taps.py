@@ -12,7 +12,6 @@ from torch.autograd.function import once_differentiable
 
 from steadynet.attacks.pgd import descend
 from steadynet.attacks.region import InputRegion
-from steadynet.attacks.schedule import StepSchedule
 from steadynet.bounds import Interval
 from steadynet.errors import UserError
 from steadynet.graph.graph import Graph
@@ -124,7 +123,7 @@ def _latent_points(margins: Any, box: Interval, steps: int, step_share: float) -
     lower, upper = box.lower.detach(), box.upper.detach()
     centre, half = (lower + upper) / 2, (upper - lower) / 2
     unit = InputRegion(-torch.ones_like(half), torch.ones_like(half))  # where u stands for centre + half · u
-    found = descend(lambda at: margins(centre + half * at), unit, unit.sample(), StepSchedule.equal(steps, step_share))
+    found = descend(lambda at: margins(centre + half * at), unit, unit.sample(), steps=steps, step_size=step_share)
     return torch.minimum(torch.maximum(centre + half * found, lower), upper)
 
 

@@ -9,6 +9,8 @@ import dataclasses
 import math
 import shlex
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,6 +20,7 @@ from steadynet import data as data_sets
 from steadynet import networks
 from steadynet.errors import UserError
 from steadynet.files import disk_errors
+from steadynet.objectives import Moment
 from steadynet.runs.config import RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy, interval_stable_share
@@ -37,6 +40,7 @@ from steadynet.training.preparation import (
 )
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
+from steadynet.training.weight_perturbation import perturbed_weights
 
 STABLE_SHARE_IMAGES = 256  # validation images for the stable share of each epoch: enough for a live figure
 
@@ -182,9 +186,12 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
         # The radius of this batch: ε rises over the first epochs, as the settings say.
         share = settings.radius_share(position.epoch + (position.batch + 1) / state.batches)
         batch_slice = state.group.slice_of(len(images))
+        moment = Moment(position.epoch + 1, position.epoch * state.batches + position.batch + 1)
         # The loss of the paper's training objective, E[CE − β min NBC], or of another method: a sum of named terms.
-        terms = state.terms(objective, images, labels, share, batch_slice)
-        _step(state, phase, terms, batch_slice.weight)
+        terms = partial(state.terms, objective, images, labels, share, batch_slice)
+        _differentiate(state, phase, terms, batch_slice.weight, objective.perturbation(moment))
+        _descend(state)
+        objective.after_step(state.batch(images, labels, share), moment)
         position.batch += 1
         position.seconds += time.perf_counter() - started
         observer.on_batch(position, phase, settings.eps * share)
@@ -198,31 +205,44 @@ def _order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
 
 
-def _step(state: TrainingState, phase: Phase, terms: dict[str, Tensor], weight: float) -> None:
-    """Take one step of gradient descent on the loss of the whole batch.
+def _differentiate(
+    state: TrainingState, phase: Phase, terms: Callable[[], dict[str, Tensor]], weight: float, perturbation: float
+) -> None:
+    """Compute the gradient of the loss of the whole batch.
 
     Args:
         state: The training.
         phase: The current phase, for error messages.
-        terms: The loss terms of this process's slice of the batch.
+        terms: Computes the loss terms of this process's slice of the batch.
         weight: The weight of the slice in the batch.
+        perturbation: How far weights are moved against the loss while the gradient is taken; 0 for not at all.
     """
-    weighted = torch.stack(list(terms.values())) * weight
-    values = dict(zip(terms, state.group.sum(weighted).tolist(), strict=True))
-    if not math.isfinite(sum(values.values())):
-        shown = ", ".join(f"{name} = {value:g}" for name, value in values.items())
-        raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
-    state.position.lr = state.optimiser.param_groups[0]["lr"]
-    state.optimiser.zero_grad()
-    weighted.sum().backward()
+
+    def loss() -> Tensor:
+        return torch.stack(list(terms().values())).sum() * weight
+
+    with perturbed_weights(state.network, loss, perturbation, state.group.sum_gradients):
+        found = terms()
+        weighted = torch.stack(list(found.values())) * weight
+        values = dict(zip(found, state.group.sum(weighted).tolist(), strict=True))
+        if not math.isfinite(sum(values.values())):
+            shown = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+            raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
+        state.optimiser.zero_grad()
+        weighted.sum().backward()
     state.group.sum_gradients(list(state.network.parameters()))
+    for name, value in values.items():
+        state.position.sums[name] = state.position.sums.get(name, 0.0) + value
+
+
+def _descend(state: TrainingState) -> None:
+    """Take one step of the optimiser."""
+    state.position.lr = state.optimiser.param_groups[0]["lr"]
     if state.settings.gradient_clip:
         nn.utils.clip_grad_norm_(state.network.parameters(), state.settings.gradient_clip)
     state.optimiser.step()
     if state.schedule:
         state.schedule.step()
-    for name, value in values.items():
-        state.position.sums[name] = state.position.sums.get(name, 0.0) + value
 
 
 def _save_and_stop(state: TrainingState, phase: Phase) -> None:

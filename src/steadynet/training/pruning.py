@@ -14,8 +14,8 @@ from steadynet.bounds import graph_of
 from steadynet.data import Dataset, Images, batches
 from steadynet.errors import UserError
 from steadynet.files import read_record, write_atomically, write_json
-from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Convolution, Dense
+from steadynet.graph.feeding_layer import feeding_layer
+from steadynet.graph.graph import Graph
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import accuracy, interval_stable_share
@@ -114,7 +114,7 @@ def prune_network(network: nn.Module, images: Images, *, weights: float, relus: 
     removed = 0
     active = _active_shares(network, graph, images)
     for relu, share in active.items():
-        feeding = _own_layer(graph, relu)
+        feeding = feeding_layer(graph, relu)
         if feeding is None or share.dim() != feeding.weight.dim() - 1:  # one axis of the weights is the layer's input
             continue
         rare = (share <= relus).flatten(1).all(1) if share.dim() > 1 else share <= relus
@@ -149,21 +149,6 @@ def _active_shares(network: nn.Module, graph: Graph, images: Images) -> dict[int
                 active = (values[graph.source(relu)] > 0).sum(0)
                 counts[relu] = counts[relu] + active if relu in counts else active
     return {relu: count / len(images) for relu, count in counts.items()}
-
-
-def _own_layer(graph: Graph, relu: int) -> Dense | Convolution | None:
-    """Return the layer that feeds this ReLU layer, if it feeds nothing else and no other layer has its weights."""
-    source = graph.source(relu)
-    if source == 0 or sum(source in node.inputs for node in graph.nodes) > 1:
-        return None
-    operation = graph.producer(source).operation
-    if not isinstance(operation, (Dense, Convolution)) or not isinstance(operation.weight, nn.Parameter):
-        return None
-    return operation if sum(_shares(node, operation.weight) for node in graph.nodes) == 1 else None
-
-
-def _shares(node: Node, weight: Tensor) -> bool:
-    return isinstance(node.operation, (Dense, Convolution)) and node.operation.weight is weight
 
 
 def prune_run(trained: TrainedNetwork, out: str | Path, *, weights: float, relus: float) -> PruningRecord:

@@ -83,15 +83,18 @@ class TrainingState:
         Returns:
             The terms by name, each a mean over the slice.
         """
-        radius = self.settings.eps * share
         if batch_slice:
             images, labels = batch_slice.take(images), batch_slice.take(labels)
-        images, labels = images.to(self.device), labels.to(self.device)
-        total = self.group.sum_over_batch(batch_slice)
-        batch = Batch(self.network, images, labels, radius, share, self.live, total)
+        batch = self.batch(images, labels, share)
+        batch.total = self.group.sum_over_batch(batch_slice)
         amp = self.settings.amp and self.device.type == "cuda"
         with torch.autocast("cuda", torch.bfloat16, enabled=amp), self.group.global_batch(batch_slice):
             return objective.terms(batch)
+
+    def batch(self, images: Tensor, labels: Tensor, share: float) -> Batch:
+        """Return images as the objective sees them, while a share of ε is trained for."""
+        images, labels = images.to(self.device), labels.to(self.device)
+        return Batch(self.network, images, labels, self.settings.eps * share, share, self.live)
 
 
 def assemble(
