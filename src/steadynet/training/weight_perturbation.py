@@ -36,7 +36,7 @@ def perturbed_weights(
         yield
         return
     network.zero_grad()
-    loss().backward()  # type: ignore[no-untyped-call]
+    loss().backward()
     sum_gradients(list(network.parameters()))
     weights = [parameter for parameter in network.parameters() if parameter.dim() > 1 and parameter.grad is not None]
     before = [weight.detach().clone() for weight in weights]
