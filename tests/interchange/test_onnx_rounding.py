@@ -258,6 +258,15 @@ def test_random_chains_of_arithmetic(tmp_path):
     assert decided > 80
 
 
+def test_what_overflows_is_refused_as_such(tmp_path):
+    nodes = [node("Mul", "x", "huge", "a"), node("Mul", "a", "huge", "b"), node("Sub", "b", "b", "c")]
+    path = with_given(
+        tmp_path / "model.onnx", [*nodes, node("Identity", "c", "y")], [1, 1], {"huge": constant(2.0**80)}
+    )
+    with pytest.raises(UserError, match=r"computes -?inf, which is not finite"):
+        read_onnx(path)
+
+
 def test_weights_of_ordinary_layers_are_not_counted_as_rounded(tmp_path):
     nodes = [node("Conv", "x", "kernel", "bias", "a"), node("Relu", "a", "b"), node("Flatten", "b", "c")]
     nodes += [node("Gemm", "c", "matrix", "last", "y")]
