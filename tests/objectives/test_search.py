@@ -34,10 +34,12 @@ def test_every_attacking_method_has_the_same_searches(name):
     assert make(search="fast").steps is None
 
 
-def test_the_search_of_the_paper_is_bit_for_bit_what_it_was():
+def test_the_search_of_the_paper_is_bit_for_bit_what_its_authors_do():
     for name in ("madry", "trades", "rs", "nbc"):
         assert available()[name]().schedule(0.3) == StepSchedule((0.3 / 10,) * 10)
-    for name in ("sabr", "mtl-ibp"):
+    for name in ("mtl-ibp", "cc-ibp", "exp-ibp"):  # one step to a corner
+        assert available()[name]().schedule(0.3) == StepSchedule((10 * 0.3,))
+    for name in ("sabr", "staps", "ibp-r"):
         half = 0.3 / 2
         expected = (*[half] * 4, *[half * 0.1] * 3, half * 0.1**2)
         assert available()[name]().schedule(0.3) == StepSchedule(expected)

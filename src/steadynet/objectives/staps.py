@@ -8,13 +8,13 @@ from typing import Any
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.objectives.base import Batch
-from steadynet.objectives.certified import by_setting
+from steadynet.objectives.certified import AttackingCertifiedObjective, by_setting
 from steadynet.objectives.taps import TAPS
 from steadynet.plugins import setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class STAPS(TAPS):
+class STAPS(TAPS, AttackingCertifiedObjective):
     """TAPS on SABR's small box of radius τ = λ · ε around the point that PGD finds. λ = 1 is TAPS."""
 
     name = "staps"

@@ -16,14 +16,14 @@ from steadynet.bounds import Interval
 from steadynet.errors import UserError
 from steadynet.graph.graph import Graph
 from steadynet.objectives.base import Batch
-from steadynet.objectives.certified import AttackingCertifiedObjective, Propagated, by_setting
+from steadynet.objectives.certified import CertifiedObjective, Propagated, by_setting
 from steadynet.plugins import setting
 
 EDGE = 0.5  # c of the published gradient: the share of a latent box's width in which a point moves with that end
 
 
 @dataclass(frozen=True, kw_only=True)
-class TAPS(AttackingCertifiedObjective):
+class TAPS(CertifiedObjective):
     """Interval bounds through the first layers, then an attack inside the latent box; times the loss of IBP.
 
     The network is cut behind a ReLU layer. Interval bounds of the first part give a latent box. For each wrong class,
