@@ -100,6 +100,8 @@ class _Reading(NamedTuple):
             deviation = runtime_deviation(
                 self.network.graph, images, self.tensors, lambda image: run(image.reshape(self.shape))
             )
+        if deviation is not None and deviation.overflows:
+            raise UnsupportedError(f"it overflows: {deviation}")
         if deviation is not None:
             raise UnsupportedError(f"ONNX Runtime computes something else than the network that was read: {deviation}")
 

@@ -81,6 +81,8 @@ def _check_agreement(graph: Graph, written: _Written, images: Array) -> None:
     with torch.no_grad():
         deviation = runtime_deviation(graph, images, written.tensors, lambda image: run(image[None]))
         outputs = graph.values(torch.from_numpy(images[:2]))[-1]
+    if deviation is not None and deviation.overflows:
+        raise UserError(f"this network overflows, so it was not written: {deviation}")
     if deviation is not None:
         raise UserError(
             f"ONNX Runtime computes something else than PyTorch, so the network was not written: {deviation}"
