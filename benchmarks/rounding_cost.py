@@ -42,13 +42,14 @@ def measure(graph: Graph, box: Interval, labels: Tensor, dtype: torch.dtype) -> 
     for arithmetic in Arithmetic:
         started = time.process_time()
         network = propagate(graph, box, execution=Execution(arithmetic, dtype))[0]
-        for name, bounded in (("network's precision", network), ("float64", in_float64(network))):
+        for name, bounded in (("its own precision", network), ("float64", in_float64(network))):
             cost = plain - margins(bounded, labels)[1]
-            print(f"  {arithmetic:8} pass in the {name:20} takes off {cost.mean():.5f}, at most {cost.max():.5f}")
+            print(f"  {arithmetic:8} pass in {name:19} takes off {cost.mean():.5f}, at most {cost.max():.5f}")
         print(f"  {arithmetic:8} {time.process_time() - started:.2f} CPU s")
 
 
 def main() -> None:
+    """Measure a network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", help="an ONNX file with one score per class")
     parser.add_argument("images", help="an .npz file with arrays X and y; y must contain every class")
