@@ -142,6 +142,6 @@ def test_evaluate_says_what_a_plain_model_needs(given):
 
 def test_a_network_that_intervals_do_not_support_has_no_stable_share():
     network = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2))
-    found = evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), [0.1], pgd_steps=1)
-    assert found.at(0.1).stable_share_ibp is None
-    assert found.at(0.2) is None
+    found = evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), [0.1, 0.2], pgd_steps=1)
+    assert [row.stable_share_ibp for row in found.radii] == [None, None]
+    assert found.at(0.3) is None

@@ -122,11 +122,17 @@ def pgd_accuracy(
 
 
 def interval_stable_share(
-    network: nn.Module, images: Images, radius: float, count: int | None = None, batch_size: int = 128
+    network: nn.Module,
+    images: Images,
+    radius: float,
+    count: int | None = None,
+    batch_size: int = 128,
+    *,
+    check: bool = True,
 ) -> float | None:
     """Return the mean share of ReLUs that interval bounds prove stable; None for a network they do not support.
 
-    ``count`` limits the measurement to the first images.
+    ``count`` limits the measurement to the first images. ``check`` may be False if the network was measured before.
     """
     device = next(network.parameters()).device
     part = images.subset(torch.arange(min(count or len(images), len(images))))
@@ -135,7 +141,7 @@ def interval_stable_share(
         for number, (pixels, _) in enumerate(batches(part, batch_size)):
             try:
                 region = InputRegion.around(pixels.to(device), radius)
-                bounds = interval_bounds(network, region, check=number == 0)
+                bounds = interval_bounds(network, region, check=check and number == 0)
             except UnsupportedNetworkError:
                 return None
             total += float(bounds.stable_share().sum())
@@ -188,6 +194,8 @@ def evaluate(
         raise UserError(
             "evaluate needs images and radii for a model that is not of a run: evaluate(model, images, 0.1)"
         )
+    radii = [radii] if isinstance(radii, (int, float)) else radii
+    shares = _stable_shares(network, images, radii)
     return Evaluation(
         images=len(images),
         accuracy=accuracy(network, images),
@@ -199,8 +207,17 @@ def evaluate(
                 pgd_accuracy=pgd_accuracy(
                     network, images, radius, steps=pgd_steps, restarts=restarts, on_images=on_images
                 ),
-                stable_share_ibp=interval_stable_share(network, images, radius),
+                stable_share_ibp=share,
             )
-            for radius in ([radii] if isinstance(radii, (int, float)) else radii)
+            for radius, share in zip(radii, shares, strict=True)
         ),
     )
+
+
+def _stable_shares(network: nn.Module, images: Images, radii: Sequence[float]) -> list[float | None]:
+    """Return the share of stable ReLUs at each radius. Only the first measurement checks the network."""
+    shares: list[float | None] = []
+    for radius in radii:
+        unsupported = shares[:1] == [None]
+        shares.append(None if unsupported else interval_stable_share(network, images, radius, check=not shares))
+    return shares
