@@ -20,7 +20,8 @@ STEADYNET = Path(sys.executable).with_name("steadynet")
 
 QUICKER = {  # flags that make a command's examples quick; later flags win
     "train": "--train-images 200 --epochs 1",
-    "prune": "",
+    "prune": "--verify-images 2",
+    "graft": "--epochs 1 --images 5 --verify-images 0",
     "evaluate": "--pgd-steps 2 --images 50",
     "verify": "--per-class 1 --timeout 0.2",
     "cross-check": "--timeout 0.2",

@@ -18,6 +18,7 @@ from steadynet.cli import (
     demo,
     evaluate,
     export,
+    graft,
     listing,
     prune,
     report,
@@ -44,7 +45,13 @@ Try these three commands first:
   steadynet verify runs/first --eps 0.1          prove or refute its robustness"""
 
 STAGES: dict[str, dict[str, Command]] = {
-    "1. train": {"data": data.COMMAND, "train": train.COMMAND, "tune": tune.COMMAND, "prune": prune.COMMAND},
+    "1. train": {
+        "data": data.COMMAND,
+        "train": train.COMMAND,
+        "tune": tune.COMMAND,
+        "prune": prune.COMMAND,
+        "graft": graft.COMMAND,
+    },
     "2. verify": {
         "evaluate": evaluate.COMMAND,
         "verify": verify.COMMAND,

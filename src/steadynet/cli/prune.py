@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 
-from steadynet.cli.command import Command, add_json, add_run
+from steadynet.cli.before_after import add_new_run, judge_of, show_before_after
+from steadynet.cli.command import Command, use_threads
 from steadynet.cli.parsing import Parser
 
 
 def _configure(parser: Parser) -> None:
-    add_run(parser)
-    parser.add_argument("--out", metavar="RUN", help="the run directory to write (default: RUN-pruned)")
+    add_new_run(parser, "pruned")
     parser.add_argument(
         "--weights",
         type=float,
@@ -28,40 +27,26 @@ def _configure(parser: Parser) -> None:
         metavar="SHARE",
         help="remove ReLUs that are active on at most this share of the training images (default: 0.1)",
     )
-    add_json(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display.tables import count_of, percent, table
-    from steadynet.cli.display.terminal import console
+    from steadynet.cli.display.tables import count_of
     from steadynet.runs.trained import load_trained
     from steadynet.training.pruning import prune_run
 
+    use_threads(arguments)
     trained = load_trained(arguments.run)
     out = arguments.out or f"{trained.run.path}-pruned"
-    result = prune_run(trained, out, weights=arguments.weights, relus=arguments.relus)
+    result = prune_run(trained, out, weights=arguments.weights, relus=arguments.relus, judge=judge_of(arguments))
     if arguments.json:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
         return
-    before, after, zeroed = result.before, result.after, result.zeroed
-    table(
-        f"{trained.run.path}, pruned",
-        ["", "before", "after"],
-        [
-            ["test accuracy", percent(before.accuracy), percent(after.accuracy)],
-            [
-                f"stable neurons (ibp) at ε {before.eps:.4g}",
-                percent(before.stable_share_ibp),
-                percent(after.stable_share_ibp),
-            ],
-        ],
-    )
-    console.print(
+    zeroed = result.zeroed
+    done = (
         f"set to zero: weights {count_of(zeroed.weights, zeroed.all_weights)}, "
-        f"ReLUs {count_of(zeroed.relus, zeroed.all_relus)}\n"
-        f"written: {out}\nnext:    steadynet verify {shlex.quote(str(out))}",
-        soft_wrap=True,
+        f"ReLUs {count_of(zeroed.relus, zeroed.all_relus)}"
     )
+    show_before_after(f"{trained.run.path}, pruned", result.before, result.after, done, out)
 
 
 COMMAND = Command(

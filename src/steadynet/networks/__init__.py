@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from steadynet.errors import UserError, one_line
 from steadynet.networks.custom import load_factory
+from steadynet.networks.grafting import GRAFTED, with_grafted_relus
 from steadynet.networks.initialisation import initialise_for_intervals
 from steadynet.networks.normalise import Normalise
 from steadynet.networks.paper import ARCHITECTURES, Architecture
@@ -17,11 +18,13 @@ from steadynet.plugins import choose
 __all__ = [
     "ARCHITECTURES",
     "GIVEN",
+    "GRAFTED",
     "Architecture",
     "Normalise",
     "build",
     "check_classifies",
     "custom_source",
+    "grafted_if_named",
     "initialise_for_intervals",
 ]
 
@@ -32,11 +35,13 @@ GIVEN = "given in Python"  # stands for a network that a user passed as an objec
 def custom_source(model: str) -> tuple[Path, str] | None:
     """Split ``file.py:factory`` into the file and the name of the function; None for any other name.
 
+    The ending ``+grafted`` is left out.
+
     >>> path, factory = custom_source("mine.py:small")
     >>> str(path), factory, custom_source("M1")
     ('mine.py', 'small', None)
     """
-    path, colon, factory = model.rpartition(":")
+    path, colon, factory = model.removesuffix(GRAFTED).rpartition(":")
     return (Path(path), factory) if colon and path.endswith(".py") else None
 
 
@@ -44,7 +49,8 @@ def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
     """Build a network with new weights.
 
     Args:
-        model: ``M1``, ``M2``, ``M3``, ``C1``, ``C2``, ``C3``, or ``file.py:factory``.
+        model: ``M1``, ``M2``, ``M3``, ``C1``, ``C2``, ``C3``, or ``file.py:factory``. With ``+grafted`` behind it,
+            its ReLUs can be replaced by lines (:mod:`steadynet.networks.grafting`); no ReLU is replaced yet.
         image_shape: The shape of one image.
         classes: The number of classes.
 
@@ -57,16 +63,21 @@ def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
     >>> build("M1", (1, 28, 28), 10)(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
-    own = custom_source(model)
-    if model == GIVEN:
+    own, plain = custom_source(model), model.removesuffix(GRAFTED)
+    if plain == GIVEN:
         raise UserError("the network of this run was given in Python: pass it again as network=…")
     if own:
         network = load_factory(*own, image_shape, classes)
-    elif model.endswith(".py"):
+    elif plain.endswith(".py"):
         raise UserError(f"--model {model} names no factory: write {model}:make_network")
     else:
-        network = choose("model", model, ARCHITECTURES).build(image_shape, classes)
-    return check_classifies(network, image_shape, classes)
+        network = choose("model", plain, ARCHITECTURES).build(image_shape, classes)
+    return grafted_if_named(model, check_classifies(network, image_shape, classes), image_shape)
+
+
+def grafted_if_named(model: str, network: nn.Module, image_shape: tuple[int, ...]) -> nn.Module:
+    """Return the network with ReLUs that can be replaced by lines if ``model`` ends with ``+grafted``."""
+    return with_grafted_relus(network, image_shape) if model.endswith(GRAFTED) else network
 
 
 def check_classifies(network: nn.Module, image_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from steadynet.networks.grafting import weight_matrices
 from steadynet.objectives.base import Batch, Objective
 
 
@@ -33,4 +34,4 @@ class L1Penalty(Objective):
 
 def l1_norm(network: nn.Module) -> Tensor:
     """Compute the sum of the absolute values of a network's weights, without its biases."""
-    return torch.stack([parameter.abs().sum() for parameter in network.parameters() if parameter.dim() > 1]).sum()
+    return torch.stack([weights.abs().sum() for weights in weight_matrices(network)]).sum()

@@ -53,6 +53,11 @@ class RunDirectory:
         return self.path / "pruning.json"
 
     @property
+    def grafting(self) -> Path:
+        """Which ReLUs ``graft`` replaced by lines, and what that changed."""
+        return self.path / "grafting.json"
+
+    @property
     def tuning(self) -> Path:
         """The record of the search for the strength that this run was trained with."""
         return self.path / "tuning.json"

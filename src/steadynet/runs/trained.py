@@ -87,7 +87,10 @@ def build_network(config: RunConfig, run: RunDirectory | None = None, given: nn.
         run: The run directory, which may hold a copy of the user's model file.
         given: A network to use instead of the one that the configuration names.
     """
-    network = given if given is not None else _named_network(config, run)
+    if given is None:
+        network = _named_network(config, run)
+    else:
+        network = networks.grafted_if_named(config.model, given, config.input.image_shape)
     if config.input.mean is None or config.input.std is None:
         return network
     return nn.Sequential(Normalise(config.input.mean, config.input.std, len(config.input.image_shape)), network)
@@ -98,5 +101,5 @@ def _named_network(config: RunConfig, run: RunDirectory | None) -> nn.Module:
     model = config.model
     own = networks.custom_source(model)
     if own and run and run.model_source.is_file():
-        model = f"{run.model_source}:{own[1]}"
+        model = f"{run.model_source}:{own[1]}" + networks.GRAFTED * model.endswith(networks.GRAFTED)
     return networks.build(model, config.input.image_shape, config.input.classes)

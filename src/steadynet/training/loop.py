@@ -97,7 +97,7 @@ def train(
         set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
         group.on_rank_zero(lambda: open_run(run, settings, config, overwrite))
-        return _run(state, observer or SilentObserver())
+        return run_phases(state, observer or SilentObserver())
 
 
 def resume(
@@ -153,10 +153,10 @@ def resume(
         group.on_rank_zero(lambda: keep_model_source(run, settings))
         if run.checkpoint.is_file():
             restore(state)
-        return _run(state, observer or SilentObserver())
+        return run_phases(state, observer or SilentObserver())
 
 
-def _run(state: TrainingState, observer: Observer) -> RunDirectory:
+def run_phases(state: TrainingState, observer: Observer) -> RunDirectory:
     """Train from the current position to the end of the last phase."""
     phase_of_epoch = [phase for phase in state.settings.plan for _ in range(phase.epochs)]
     observer = observer if state.group.is_rank_zero else SilentObserver()

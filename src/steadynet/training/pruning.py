@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.bounds import graph_of
-from steadynet.data import Dataset, Images, batches
+from steadynet.data import Images, batches
 from steadynet.errors import UserError
-from steadynet.files import read_record, write_atomically, write_json
+from steadynet.files import read_record, write_json
 from steadynet.graph.feeding_layer import feeding_layer
 from steadynet.graph.graph import Graph
 from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.networks.grafting import weight_matrices
 from steadynet.runs.directory import RunDirectory
-from steadynet.runs.evaluation import accuracy, interval_stable_share
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
+from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, new_run
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,6 @@ class PrunedCounts:
 
 
 @dataclass(frozen=True)
-class PrunedFigures:
-    """What was measured of a network before or after pruning, on test images."""
-
-    accuracy: float
-    eps: float
-    stable_share_ibp: float | None
-
-
-@dataclass(frozen=True)
 class PruningRecord:
     """What ``prune_run`` did; ``pruning.json`` holds the same fields.
 
@@ -63,15 +54,15 @@ class PruningRecord:
         pruned: The run directory of the network that was pruned.
         thresholds: What was small enough to be set to zero.
         zeroed: How much was set to zero.
-        before: Accuracy and stable share before pruning.
+        before: What was measured before pruning.
         after: The same after pruning.
     """
 
     pruned: str
     thresholds: PruningThresholds
     zeroed: PrunedCounts
-    before: PrunedFigures
-    after: PrunedFigures
+    before: NetworkFigures
+    after: NetworkFigures
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``pruning.json``."""
@@ -108,7 +99,7 @@ def prune_network(network: nn.Module, images: Images, *, weights: float, relus: 
     Returns:
         How much was set to zero.
     """
-    matrices = [parameter for parameter in network.parameters() if parameter.dim() > 1]
+    matrices = weight_matrices(network)
     small = sum(_zero(parameter, parameter.abs() < weights) for parameter in matrices)
     graph = graph_of(network, tuple(images.pixels(slice(1)).shape[1:]))
     removed = 0
@@ -151,42 +142,34 @@ def _active_shares(network: nn.Module, graph: Graph, images: Images) -> dict[int
     return {relu: count / len(images) for relu, count in counts.items()}
 
 
-def prune_run(trained: TrainedNetwork, out: str | Path, *, weights: float, relus: float) -> PruningRecord:
+def prune_run(
+    trained: TrainedNetwork, out: str | Path, *, weights: float, relus: float, judge: Judge | None = None
+) -> PruningRecord:
     """Prune a trained network and write it as a new run.
 
-    Activity is measured on the training images, accuracy and stable share on the test images.
+    Activity is measured on the training images, the figures before and after on the test images.
 
     Args:
         trained: The network. It is changed in place; its run directory stays as it is.
         out: The run directory to write.
         weights: Weights of smaller absolute value become zero.
         relus: ReLUs that are active on at most this share of the training images are removed.
+        judge: How to measure the network before and after.
 
     Returns:
-        What was set to zero, with accuracy and stable share before and after.
+        What was set to zero, with the figures before and after.
 
     Raises:
         UserError: ``out`` exists, or a threshold does not lie between 0 and 1.
     """
-    thresholds = PruningThresholds(weights, relus)
-    run = RunDirectory(Path(out))
-    if not run.is_free():
-        raise UserError(f"{run.path} exists: choose another --out")
-    dataset = trained.data()
-    before = _figures(trained, dataset)
+    thresholds, judge = PruningThresholds(weights, relus), judge or Judge()
+    run, dataset, eps = new_run(out), trained.data(), trained.config.eps
+    before = judge.figures(trained.network, dataset, eps)
     zeroed = prune_network(trained.network, dataset.train, weights=weights, relus=relus)
-    record = PruningRecord(str(trained.run.path), thresholds, zeroed, before, _figures(trained, dataset))
+    after = judge.figures(trained.network, dataset, eps)
+    record = PruningRecord(str(trained.run.path), thresholds, zeroed, before, after)
     run.write_config(trained.config)
-    if trained.run.model_source.is_file():
-        write_atomically(run.model_source, lambda temporary: shutil.copyfile(trained.run.model_source, temporary))
+    copy_model_source(trained, run)
     write_pruning(run, record)
     save_tensors(run.weights, trained.network.state_dict(), {"pruned": asdict(thresholds)})
     return record
-
-
-def _figures(trained: TrainedNetwork, dataset: Dataset) -> PrunedFigures:
-    return PrunedFigures(
-        accuracy=accuracy(trained.network, dataset.test),
-        eps=trained.config.eps,
-        stable_share_ibp=interval_stable_share(trained.network, dataset.test, trained.config.eps),
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from steadynet import data as data_sets
 from steadynet.devices import pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.graph.training_graph import LiveGraph
+from steadynet.networks.grafting import grafted_layers
 from steadynet.objectives import Batch, Objective
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
@@ -21,6 +23,8 @@ from steadynet.training.distributed.process_group import ProcessGroup
 from steadynet.training.observer import Position
 from steadynet.training.schedules import remaining_rate
 from steadynet.training.settings import TrainingSettings
+
+LINE_RATE = 0.01  # the learning rate of the lines of grafted ReLUs, as published
 
 
 @dataclass
@@ -103,10 +107,12 @@ def assemble(
     network: nn.Module,
     dataset: data_sets.Dataset,
     group: ProcessGroup | None = None,
+    line_rate: float = LINE_RATE,
 ) -> TrainingState:
     """Assemble the state before the first batch, and try every phase on a small batch.
 
-    Nothing is written yet, so what cannot be trained leaves no files behind.
+    Nothing is written yet, so what cannot be trained leaves no files behind. ``line_rate`` is the learning rate of the
+    lines of grafted ReLUs; a checkpoint remembers it.
 
     Raises:
         UserError: The network has no weights, or a phase fails.
@@ -120,7 +126,7 @@ def assemble(
     network = network.to(device)
     if any(parameter.dim() == 4 for parameter in network.parameters()):
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
+    optimiser = torch.optim.Adam(_parameter_groups(network, line_rate), settings.learning_rate)
     images, validation = dataset.split(settings.validation, settings.seed)
     if settings.train_images is not None:
         images = images.subset(torch.arange(min(settings.train_images, len(images))))
@@ -132,6 +138,14 @@ def assemble(
     group.broadcast(list(network.state_dict().values()))
     _try_every_phase(state)
     return state
+
+
+def _parameter_groups(network: nn.Module, line_rate: float) -> list[dict[str, Any]]:
+    """Return the weights and, with a learning rate of their own, the lines of grafted ReLUs."""
+    lines = [parameter for layer in grafted_layers(network).values() for parameter in layer.parameters()]
+    chosen = set(map(id, lines))
+    weights = [parameter for parameter in network.parameters() if id(parameter) not in chosen]
+    return [{"params": weights}, *([{"params": lines, "lr": line_rate}] if lines else [])]
 
 
 def _as_bytes(settings: TrainingSettings) -> Tensor:
@@ -146,7 +160,8 @@ def _schedule(
     """Return what changes the learning rate; None if it is constant."""
     steps = settings.total_epochs * batches
     if settings.schedule == "one-cycle":
-        return torch.optim.lr_scheduler.OneCycleLR(optimiser, settings.learning_rate, total_steps=steps)
+        rates = [group["lr"] for group in optimiser.param_groups]
+        return torch.optim.lr_scheduler.OneCycleLR(optimiser, rates, total_steps=steps)
     if settings.schedule == "drops":
         drops = settings.drops or ()
         return torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: remaining_rate(step / steps, drops))

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from steadynet.networks.grafting import weight_matrices
+
 
 @contextmanager
 def perturbed_weights(
@@ -38,7 +40,7 @@ def perturbed_weights(
     network.zero_grad()
     loss().backward()
     sum_gradients(list(network.parameters()))
-    weights = [parameter for parameter in network.parameters() if parameter.dim() > 1 and parameter.grad is not None]
+    weights = [weight for weight in weight_matrices(network) if weight.grad is not None]
     before = [weight.detach().clone() for weight in weights]
     with torch.no_grad():
         for weight in weights:
