@@ -43,7 +43,7 @@ class GraftedReLU(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copy. Copies of parameters have no hooks, so the hooks are registered anew."""
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._freeze_others()
 
     def _freeze_others(self) -> None:
