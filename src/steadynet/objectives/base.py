@@ -132,6 +132,7 @@ class Recipe:
     warmup_share: float = 0.0
     gradient_clip: float = 0.0
     initialisation: Literal["default", "ibp"] = "default"
+    batch_norm: Literal["running", "precise"] = "running"
 
 
 @dataclass(frozen=True, kw_only=True)

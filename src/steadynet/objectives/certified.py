@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -215,6 +215,11 @@ class AttackingCertifiedObjective(CertifiedObjective, AttackingObjective):
     def __post_init__(self) -> None:
         CertifiedObjective.__post_init__(self)
         AttackingObjective.__post_init__(self)
+
+    @classmethod
+    def recipe(cls, data: str, eps: float) -> Recipe:
+        """Return the recipe of certified training, with precise statistics of batch norm (Mao et al., 2025)."""
+        return replace(super().recipe(data, eps), batch_norm="precise")
 
     def paper_schedule(self, radius: float) -> StepSchedule:
         """Return the steps of search ``paper``: half the radius unless the user gives a length, then ever shorter."""

@@ -20,6 +20,7 @@ from steadynet import data as data_sets
 from steadynet import networks
 from steadynet.errors import UserError
 from steadynet.files import disk_errors
+from steadynet.graph.training_graph import normalises_batches
 from steadynet.objectives import Moment
 from steadynet.runs.config import RunConfig
 from steadynet.runs.directory import RunDirectory
@@ -259,6 +260,9 @@ def _save_and_stop(state: TrainingState, phase: Phase) -> None:
 def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> None:
     """Measure the epoch, then save a checkpoint."""
     _check_weights(state, phase)
+    if state.settings.batch_norm == "precise" and normalises_batches(state.network):
+        pixels = (images for images, _ in data_sets.batches(state.images, state.settings.batch_size))
+        torch.optim.swa_utils.update_bn(pixels, state.network, state.device)
     metrics = state.group.on_rank_zero(lambda: _measure(state, phase))
     state.position = Position(state.position.epoch + 1)
     save(state)

@@ -17,7 +17,7 @@ from steadynet.training.notation import Phase, parse_phases, parse_radius
 from steadynet.training.schedules import radius_share
 
 # The settings that a method's recipe chooses unless the user does.
-RECIPE = ("lr", "schedule", "drops", "hold", "warmup", "ramp", "gradient_clip", "initialisation")
+RECIPE = ("lr", "schedule", "drops", "hold", "warmup", "ramp", "gradient_clip", "initialisation", "batch_norm")
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class TrainingSettings:
     initialisation: Literal["default", "ibp"] | None = setting(
         None,
         "initial weights: PyTorch's, or ibp for narrow interval bounds (default: ibp for certified methods only)",
+    )
+    batch_norm: Literal["running", "precise"] | None = setting(
+        None,
+        "statistics of batch norm after each epoch: running averages, or precise ones over all training images "
+        "(default: running; precise for certified methods with an attack)",
     )
     validation: float = setting(0.1, "share of the training images that is held out for validation")
     train_images: int | None = setting(None, "train only on the first N of the remaining images")
