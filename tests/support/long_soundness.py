@@ -97,7 +97,7 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
     input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual
     for seed in range(part.first, part.first + part.networks):
         case = soundness.make(seed)
-        results, complaints = soundness.check(case, soundness.verifiers())
+        results, complaints = soundness.check(case, soundness.verifiers(), in_time=False)  # the machine may be busy
         for name, of_all in results.items():
             found = [result.verdict in (Verdict.SAT, Verdict.UNSAT) for result in of_all]
             decided[name] += sum(found)
@@ -154,8 +154,9 @@ def main() -> int:
             found.append(future.result())
             for line in found[-1].lines:
                 print(line, flush=True)
-            verdicts = sum(sum(count.decided.values()) for count in found)
-            sys.stderr.write(f"\r{len(found)} of {len(parts)} parts, {verdicts} verdicts checked ")
+            decided = Count.total(found).decided
+            by_verifier = ", ".join(f"{number:,} by {name}" for name, number in decided.items())
+            sys.stderr.write(f"\r{len(found)} of {len(parts)} parts; decided: {by_verifier} ")
     sys.stderr.write("\n")
     total = Count.total(found)
     for name in total.decided:
