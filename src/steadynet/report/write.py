@@ -62,13 +62,14 @@ def _write_table(table: Table, folder: Path) -> None:
 
 
 def report_as_markdown(report: Report, figures: bool) -> str:
-    """The summary: all tables, links to the figures if there are any, and the claims."""
+    """The summary: all tables, links to the figures if there are any, and the claims if a table has data on one."""
     parts = [f"# {TITLE}", markdown_text(report.written)]
     for section in report.sections:
         parts += [as_markdown(table).strip() for table in section.tables]
         if figures:
             parts += [f"![{markdown_text(c.title)}](figures/{file_name(c.name)}.png)" for c in section.charts]
-    parts.append(_claims_as_markdown(report))
+    if report.claims:
+        parts.append(_claims_as_markdown(report))
     return "\n\n".join(parts) + "\n"
 
 

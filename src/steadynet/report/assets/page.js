@@ -31,12 +31,14 @@ for (const { name, title, facts, tables, notes, charts } of DATA.experiments) {
     ...notes.map((note) => make("p", { class: "note" }, note)),
     ...charts.map(chartView));
 }
-addSection("claims", "The paper's claims",
-  make("p", { class: "note" }, DATA.rule),
-  ...DATA.claims.map(claimView),
-  DATA.unchecked.length
-    ? make("p", {}, outcomeBadge("NOT_ENOUGH_DATA"), ` ${DATA.unchecked.join(", ")}: no table here has data on them.`)
-    : null);
+if (DATA.claims.length) {
+  addSection("claims", "The paper's claims",
+    make("p", { class: "note" }, DATA.rule),
+    ...DATA.claims.map(claimView),
+    DATA.unchecked.length
+      ? make("p", {}, outcomeBadge("NOT_ENOUGH_DATA"), ` ${DATA.unchecked.join(", ")}: no table here has data on them.`)
+      : null);
+}
 contents.append(make("a", { href: "#gallery" }, "Gallery"));
 main.append(gallery.element);
 
