@@ -19,13 +19,15 @@ from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import LINE_RATE, assemble, save
 
 
-def fine_tuning_settings(config: RunConfig, *, epochs: int, lr: float, **changes: Any) -> TrainingSettings:
+def fine_tuning_settings(
+    config: RunConfig, *, epochs: int, lr: float | None = None, **changes: Any
+) -> TrainingSettings:
     """Return the settings of a fine-tuning: those of a run, with its last method at full ε from the first epoch on.
 
     Args:
         config: The configuration of the run.
         epochs: How many epochs to fine-tune.
-        lr: The learning rate.
+        lr: The learning rate; that of the run unless given.
         **changes: Other settings to change.
 
     Raises:
@@ -43,8 +45,8 @@ def fine_tuning_settings(config: RunConfig, *, epochs: int, lr: float, **changes
     method = parse_phases(phases)[-1].method if phases else config.settings["method"]
     parts = objectives.parts_of(method)
     values["methods"] = {name: part for name, part in config.settings.get("methods", {}).items() if name in parts}
-    full_radius = {"hold": 0.0, "warmup": 0.0}
-    return resolve({**values, **full_radius, "method": method, "epochs": epochs, "lr": lr, **changes})
+    values |= {"hold": 0.0, "warmup": 0.0, "method": method, "epochs": epochs, **changes}
+    return resolve(values if lr is None else {**values, "lr": lr})
 
 
 def fine_tune(

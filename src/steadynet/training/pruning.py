@@ -17,18 +17,22 @@ from steadynet.graph.feeding_layer import feeding_layer
 from steadynet.graph.graph import Graph
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.grafting import weight_matrices
+from steadynet.plugins import setting
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, new_run
+from steadynet.training.fine_tuning import fine_tune, fine_tuning_settings
+from steadynet.training.hydra import HydraSettings, learn_mask
+from steadynet.training.observer import Observer
 
 
 @dataclass(frozen=True)
 class PruningThresholds:
-    """What is small enough to go: weights below ``weights``, ReLUs active on at most a share ``relus`` of images."""
+    """What is small enough to be set to zero."""
 
-    weights: float
-    relus: float
+    weights: float = setting(1e-3, "set weights whose absolute value is smaller than this to zero")
+    relus: float = setting(0.1, "remove ReLUs that are active on at most this share of the training images")
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -42,31 +46,36 @@ class PrunedCounts:
 
     weights: int
     all_weights: int
-    relus: int
-    all_relus: int
+    relus: int = 0
+    all_relus: int = 0
 
 
 @dataclass(frozen=True)
 class PruningRecord:
-    """What ``prune_run`` did; ``pruning.json`` holds the same fields.
+    """What :func:`prune_run` or :func:`prune_run_by_scores` did; ``pruning.json`` holds the same fields.
 
     Attributes:
         pruned: The run directory of the network that was pruned.
-        thresholds: What was small enough to be set to zero.
+        thresholds: What was small enough to be set to zero; None if scores were learned.
         zeroed: How much was set to zero.
         before: What was measured before pruning.
         after: The same after pruning.
+        hydra: How scores were learned; None if thresholds decided.
     """
 
     pruned: str
-    thresholds: PruningThresholds
+    thresholds: PruningThresholds | None
     zeroed: PrunedCounts
     before: NetworkFigures
     after: NetworkFigures
+    hydra: HydraSettings | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``pruning.json``."""
-        return asdict(self)
+        content = asdict(self)
+        if self.hydra is None:
+            del content["hydra"]
+        return content
 
 
 def write_pruning(run: RunDirectory, record: PruningRecord) -> None:
@@ -172,4 +181,41 @@ def prune_run(
     copy_model_source(trained, run)
     write_pruning(run, record)
     save_tensors(run.weights, trained.network.state_dict(), {"pruned": asdict(thresholds)})
+    return record
+
+
+def prune_run_by_scores(
+    trained: TrainedNetwork,
+    out: str | Path,
+    settings: HydraSettings | None = None,
+    *,
+    judge: Judge | None = None,
+    observer: Observer | None = None,
+) -> PruningRecord:
+    """Prune a trained network by learned scores (hydra), fine-tune what is left, and write it as a new run.
+
+    Args:
+        trained: The network. It is changed in place; its run directory stays as it is.
+        out: The run directory to write.
+        settings: How to prune.
+        judge: How to measure the network before and after.
+        observer: Who follows both trainings, of the scores and of the weights that stay.
+
+    Returns:
+        What was set to zero, with the figures before and after.
+
+    Raises:
+        UserError: ``out`` exists.
+        InterruptedByUserError: The user pressed Ctrl-C. ``resume`` continues the fine-tuning.
+    """
+    settings, judge = settings or HydraSettings(), judge or Judge()
+    run, dataset, eps = new_run(out), trained.data(), trained.config.eps
+    tuning = fine_tuning_settings(trained.config, epochs=settings.epochs, lr=settings.lr, keep_zeros=True)
+    before = judge.figures(trained.network, dataset, eps)
+    zeroed = learn_mask(trained, settings, observer)
+    fine_tune(trained, tuning, run, observer=observer)
+    after = judge.figures(trained.network, dataset, eps)
+    counts = PrunedCounts(zeroed, sum(weight.numel() for weight in weight_matrices(trained.network)))
+    record = PruningRecord(str(trained.run.path), None, counts, before, after, settings)
+    write_pruning(run, record)
     return record

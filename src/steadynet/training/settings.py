@@ -82,6 +82,7 @@ class TrainingSettings:
     )
     seed: int = setting(0, "seed of the initial weights, the order of images, attacks and the validation split")
     init: str | None = setting(None, "start from the weights of this run")
+    keep_zeros: bool = setting(False, "weights that are zero at the start stay zero: to fine-tune a pruned network")
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where to train")
     threads: int | None = setting(None, "number of CPU threads (default: all cores)")
     amp: bool = setting(False, "mixed precision (bfloat16) on CUDA")
@@ -167,6 +168,8 @@ class TrainingSettings:
             name: {key: value for key, value in part.items() if value is not None}
             for name, part in values["methods"].items()
         }
+        if not self.keep_zeros:
+            del values["keep_zeros"]  # so that runs of earlier versions have the same settings
         return {key: value for key, value in values.items() if value is not None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from steadynet import data as data_sets
 from steadynet.devices import pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.graph.training_graph import LiveGraph
-from steadynet.networks.grafting import grafted_layers
+from steadynet.networks.grafting import grafted_layers, weight_matrices
 from steadynet.objectives import Batch, Objective
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
@@ -126,6 +127,8 @@ def assemble(
     network = network.to(device)
     if any(parameter.dim() == 4 for parameter in network.parameters()):
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if settings.keep_zeros:
+        _freeze_zeros(network)
     optimiser = torch.optim.Adam(_parameter_groups(network, line_rate), settings.learning_rate)
     images, validation = dataset.split(settings.validation, settings.seed)
     if settings.train_images is not None:
@@ -138,6 +141,16 @@ def assemble(
     group.broadcast(list(network.state_dict().values()))
     _try_every_phase(state)
     return state
+
+
+def _freeze_zeros(network: nn.Module) -> None:
+    """Give no gradient to weights that are zero, so that they stay zero."""
+
+    def frozen(weight: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda gradient: gradient.masked_fill(weight == 0, 0.0)
+
+    for weight in weight_matrices(network):
+        weight.register_hook(frozen(weight.detach()))  # which shares the memory of the weight
 
 
 def _parameter_groups(network: nn.Module, line_rate: float) -> list[dict[str, Any]]:
