@@ -184,6 +184,7 @@ def test_a_missing_gpu_is_reported(prepared, tmp_path, capsys, monkeypatch):
             ["evaluate", "{}/net.py"],
             "(it has no config.toml): give the directory that steadynet train wrote",
         ),
+        (["evaluate", "{}"], "give the directory that steadynet train wrote, such as /"),
         (["evaluate", "{}/stopped"], "is not finished: steadynet train --resume --out"),
         (["evaluate", "{}/run", "--eps"], "argument --eps: expected at least one argument"),
         (["evaluate", "{}/run", "--eps", "0.1,0.2"], "a radius is a number such as 0.3"),

@@ -210,7 +210,7 @@ def test_data_that_is_not_here_is_said(tmp_path):
 
 def test_mistakes_are_one_line(tmp_path, capsys, monkeypatch):
     assert "holds no runs" in refused(capsys, "report", tmp_path)
-    assert "holds no runs" in refused(capsys, "report", tmp_path / "missing")
+    assert "missing does not exist: give run directories" in refused(capsys, "report", tmp_path / "missing")
     run = write_run(tmp_path / "run", [verdict(0)])
     (run / "evaluation.json").write_text("{")
     assert "evaluation.json is damaged: move it away" in refused(capsys, "report", run)

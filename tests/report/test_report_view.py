@@ -76,7 +76,7 @@ def test_no_other_host_and_no_other_file(server):
 
 
 def test_mistakes_are_one_line(run, tmp_path, capsys):
-    assert "holds no runs" in refused(capsys, "view", tmp_path / "missing")
+    assert "missing does not exist" in refused(capsys, "view", tmp_path / "missing")
     assert "the largest port is 65535" in refused(capsys, "view", run, "--port", "70000")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

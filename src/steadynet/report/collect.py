@@ -25,13 +25,14 @@ def collect(folders: Sequence[Path]) -> list[Experiment]:
         The experiments, then the groups of single runs.
 
     Raises:
-        UserError: If a folder holds no runs, or if a file is damaged.
+        UserError: If a folder does not exist or holds no runs, or if a file is damaged.
     """
     experiments, single = [], []
     for folder in folders:
         found = list(_found(folder))
         if not found:
-            raise UserError(f"{folder} holds no runs: give run directories, or folders that steadynet reproduce wrote")
+            problem = "holds no runs" if folder.exists() else "does not exist"
+            raise UserError(f"{folder} {problem}: give run directories, or folders that steadynet reproduce wrote")
         for path in found:
             if ExperimentDirectory(path).is_experiment():
                 experiments.append(read_experiment(ExperimentDirectory(path)))

@@ -115,8 +115,14 @@ class RunDirectory:
         run = cls(Path(path))
         if not run.config.is_file():
             problem = f"is not a run directory (it has no {run.config.name})" if run.path.exists() else "does not exist"
-            raise UserError(f"{path} {problem}: give the directory that steadynet train wrote")
+            hint = f", such as {run._run_inside()}" if run._run_inside() else ""
+            raise UserError(f"{path} {problem}: give the directory that steadynet train wrote{hint}")
         return run
+
+    def _run_inside(self) -> Path | None:
+        """Return one of the run directories in this folder, or in its ``runs``; None if there is none."""
+        found = [path.parent for pattern in ("*", "runs/*") for path in self.path.glob(f"{pattern}/{self.config.name}")]
+        return min(found, default=None)
 
     def is_run(self) -> bool:
         """Whether a training made this directory. A ``config.toml`` alone may belong to another program."""
