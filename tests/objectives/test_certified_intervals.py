@@ -119,6 +119,12 @@ def test_published_settings(data, eps, method, expected):
         assert (found["steps"], found["decay"]) == (8, True)
 
 
+@pytest.mark.parametrize("method", ["mtl-ibp", "cc-ibp", "exp-ibp", "ibp-r", "sabr", "staps", "madry", "nbc"])
+def test_another_search_replaces_the_published_steps(method):
+    found = resolve({"data": "cifar10", "eps": "2/255", "method": method, "search": "fast"}).methods[method]
+    assert (found["search"], found["steps"]) == ("fast", None)
+
+
 def test_recipes_are_shares_of_the_training_and_flags_win():
     settings = resolve({"data": "mnist", "method": "ibp+nbc", "epochs": 70})
     assert (settings.hold, settings.warmup, settings.ramp) == (1.0, 20.0, "smooth")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -52,6 +53,14 @@ class AttackingObjective(Objective):
                 raise UserError(f"{name} = {value} is for search 'paper': leave out {name}, or leave out search")
         # The search has its own number of steps. The default of ``steps`` would say something else in config.toml.
         object.__setattr__(self, "steps", None)
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], data: str, eps: float) -> dict[str, Any]:
+        """Return the settings with the published ones; the number of steps that authors published is for theirs."""
+        completed = super().completed(given, data, eps)
+        if given.get("search", "paper") != "paper" and "steps" not in given:
+            completed.pop("steps", None)
+        return completed
 
     def schedule(self, radius: float) -> StepSchedule:
         """Return the lengths of the attack's steps.

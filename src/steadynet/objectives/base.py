@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -170,6 +170,11 @@ class Objective(ABC):
     def published(cls, data: str, eps: float) -> dict[str, Any]:
         """Return the settings that its authors published for a data set and radius, where they are not the defaults."""
         return {}
+
+    @classmethod
+    def completed(cls, given: Mapping[str, Any], data: str, eps: float) -> dict[str, Any]:
+        """Return the settings that a user gives, with those that the authors published for all others."""
+        return {**cls.published(data, eps), **given}
 
     @classmethod
     def recipe(cls, data: str, eps: float) -> Recipe:

@@ -235,7 +235,7 @@ def _method_settings(settings: TrainingSettings, flat: Table, tables: Mapping[st
     for part in parts:
         plugin = objectives.available()[part]
         given = {name: value for name, value in flat.items() if name in known[part]} | dict(tables.get(part, {}))
-        objective = make(plugin, plugin.published(settings.data, settings.eps) | given)
+        objective = make(plugin, plugin.completed(given, settings.data, settings.eps))
         result[part] = {entry.name: getattr(objective, entry.name) for entry in settings_of(plugin)}
     return result
 
