@@ -22,6 +22,7 @@ QUICKER = {  # flags that make a command's examples quick; later flags win
     "train": "--train-images 200 --epochs 1",
     "prune": "--verify-images 0",
     "graft": "--epochs 1 --images 5 --verify-images 0",
+    "sparsify": "--images 10 --verify-images 0",
     "evaluate": "--pgd-steps 2 --images 50",
     "verify": "--per-class 1 --timeout 0.2",
     "cross-check": "--timeout 0.2",

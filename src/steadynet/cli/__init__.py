@@ -24,6 +24,7 @@ from steadynet.cli import (
     report,
     reproduce,
     self_test,
+    sparsify,
     status,
     train,
     tune,
@@ -51,6 +52,7 @@ STAGES: dict[str, dict[str, Command]] = {
         "tune": tune.COMMAND,
         "prune": prune.COMMAND,
         "graft": graft.COMMAND,
+        "sparsify": sparsify.COMMAND,
     },
     "2. verify": {
         "evaluate": evaluate.COMMAND,

@@ -1,4 +1,4 @@
-"""What the commands share that change a trained network and write a new run: prune and graft."""
+"""What the commands share that change a trained network and write a new run: prune, graft and sparsify."""
 
 from __future__ import annotations
 

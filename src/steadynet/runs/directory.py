@@ -58,6 +58,11 @@ class RunDirectory:
         return self.path / "grafting.json"
 
     @property
+    def sparsification(self) -> Path:
+        """What ``sparsify`` made of the dense layers, and what that changed."""
+        return self.path / "sparsification.json"
+
+    @property
     def tuning(self) -> Path:
         """The record of the search for the strength that this run was trained with."""
         return self.path / "tuning.json"
