@@ -1,1 +1,1 @@
-"""Training: settings, schedules, the loop, its state, several processes, and pruning afterwards."""
+"""Training: settings, schedules, the loop, its state, several processes; pruning, grafting and sparsification afterwards."""
