@@ -1,1 +1,1 @@
-"""Training: settings, schedules, the loop, its state, several processes; pruning, grafting and sparsification afterwards."""
+"""Training: settings, schedules, the loop and its state, several processes; then pruning, grafting, sparsification."""
