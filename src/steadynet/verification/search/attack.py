@@ -13,6 +13,7 @@ from steadynet.verification.search.property_batch import PropertyBatch, SearchSt
 from steadynet.verification.search.subproblem import Subproblem
 
 NEARBY, NEARBY_STEPS, NEARBY_STEP = 64, 30, 1e-3  # points around a leaf's minimiser, and the descent from each
+JITTERED, JITTER = 512, 8  # more points, each input moved by up to so many of its units in the last place
 
 
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
@@ -71,7 +72,8 @@ def try_nearby(batch: PropertyBatch, decisions: Decisions, leaf: Subproblem, poi
     """Look for a counterexample around the exact minimiser of a leaf; returns whether there is one.
 
     A thin counterexample may lie between the numbers of float32: the minimiser itself, rounded to the nearest number,
-    need not be one. So each input is also rounded up or down at random, and the margin is descended on from there.
+    need not be one. So each input is also rounded up or down at random, or moved by a few units in its last place, and
+    the margin is descended on from the nearest of these points.
     """
     owner = leaf.owner
     region = batch.properties.region[owner : owner + 1]
@@ -81,12 +83,15 @@ def try_nearby(batch: PropertyBatch, decisions: Decisions, leaf: Subproblem, poi
     above = torch.where(nearest < exact, torch.nextafter(nearest, torch.full_like(nearest, torch.inf)), nearest)
     rounded_up = torch.rand(NEARBY, *nearest.shape[1:], device=nearest.device) < 0.5
     points = torch.cat([nearest, below, above, torch.where(rounded_up, above, below)])
-    points = torch.minimum(torch.maximum(points, region.lower), region.upper)
-    owners = torch.full((len(points),), owner, device=nearest.device)
-    wrong = misclassified(batch.properties.network, points, batch.properties.labels[owners])
+    unit = torch.nextafter(nearest.abs(), torch.full_like(nearest, torch.inf)) - nearest.abs()
+    moves = torch.randint(-JITTER, JITTER + 1, (JITTERED, *nearest.shape[1:]), device=nearest.device)
+    every = torch.cat([points, nearest + moves * unit])
+    points, every = (torch.minimum(torch.maximum(some, region.lower), region.upper) for some in (points, every))
+    wrong = misclassified(batch.properties.network, every, batch.properties.labels[owner].expand(len(every)))
     for row in wrong.nonzero().flatten().tolist():
-        if decisions.refute(owner, points[row], DecidedBy.LINEAR_PROGRAM):
+        if decisions.refute(owner, every[row], DecidedBy.LINEAR_PROGRAM):
             return True
+    owners = torch.full((len(points),), owner, device=nearest.device)
     margins = torch.full_like(owners, leaf.margin)
     descend_on_margins(batch, decisions, owners, margins, points, NEARBY_STEPS, step_size=NEARBY_STEP)
     return owner not in decisions.open

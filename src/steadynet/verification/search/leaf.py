@@ -8,6 +8,7 @@ enough, it lifts the bound above zero.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,10 +41,14 @@ class Settled(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """HiGHS' answer: its minimiser, and candidates for the multipliers of the constraints (n, constraints)."""
+    """HiGHS' answer: its minimiser, and candidates for the multipliers of the constraints (n, constraints).
+
+    Where HiGHS calls the leaf empty, the point is the centre of the box.
+    """
 
     point: Tensor
     multipliers: Tensor
+    empty: bool = False
 
 
 def settle(network: BoundedNetwork, margin: Tensor, leaf: Subproblem, seconds: float) -> Settled | None:
@@ -68,10 +73,17 @@ def settle(network: BoundedNetwork, margin: Tensor, leaf: Subproblem, seconds: f
         picked[torch.arange(len(elements), device="cpu"), elements] = splits.sign[position]
         forms.append(_linear_form(linear, source, picked.view(len(elements), *shape)))
     coefficients, constants = (torch.cat(parts) for parts in zip(*forms, strict=True))
-    solution = _solve(coefficients, constants, _flat(fixed.box), seconds)
+    started = time.monotonic()
+    solution = _solve(coefficients, constants, _flat(fixed.box), seconds, _SLACK)
     if solution is None:
         return None
     lower = max(_proved(fixed, margin, splits, weights) for weights in solution.multipliers)
+    if not lower > 0:
+        # No proof, so look for a counterexample: the minimiser of the leaf as it is, which may be very narrow.
+        exact = _solve(coefficients, constants, _flat(fixed.box), seconds - (time.monotonic() - started), 0.0)
+        if exact is not None and not exact.empty:
+            solution = exact
+            lower = max(lower, *(_proved(fixed, margin, splits, weights) for weights in exact.multipliers))
     return Settled(lower, solution.point.view(network.shapes[0]))
 
 
@@ -105,8 +117,8 @@ def _proved(network: BoundedNetwork, margin: Tensor, splits: Splits, weights: Te
         return float(network.relaxed().lower(query).proved)
 
 
-def _solve(coefficients: Tensor, constants: Tensor, box: Interval, seconds: float) -> _Solution | None:
-    """Minimise the first form over the box, where all others are at least 0."""
+def _solve(coefficients: Tensor, constants: Tensor, box: Interval, seconds: float, slack: float) -> _Solution | None:
+    """Minimise the first form over the box, where all others are at least 0, or −slack times their size."""
     # Rows of very different sizes are out of reach of HiGHS' absolute tolerances: each is scaled to size 1.
     size = (coefficients.abs() * torch.maximum(box.lower.abs(), box.upper.abs())).sum(1) + constants.abs()
     scale = torch.where(size > 0, size, 1.0)
@@ -116,11 +128,12 @@ def _solve(coefficients: Tensor, constants: Tensor, box: Interval, seconds: floa
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("presolve", "off")  # it has been wrong about infeasibility, and gives no ray
     solver.setOptionValue("time_limit", max(seconds, 0.01))
+    solver.setOptionValue("primal_feasibility_tolerance", 1e-10)  # the smallest that HiGHS takes
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = entries.shape[1], len(entries) - 1
     program.col_cost_ = entries[0]
     program.col_lower_, program.col_upper_ = box.lower.numpy(), box.upper.numpy()
-    program.row_lower_ = -shifts[1:] - _SLACK
+    program.row_lower_ = -shifts[1:] - slack
     program.row_upper_ = np.full(program.num_row_, np.inf)
     program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     row, column = entries[1:].nonzero()
@@ -134,7 +147,7 @@ def _solve(coefficients: Tensor, constants: Tensor, box: Interval, seconds: floa
         found = solver.getDualRay()[2]  # type: ignore[attr-defined]
         ray = torch.from_numpy(np.zeros(program.num_row_) if found is None else np.array(found))
         lengths = torch.tensor(_RAY_LENGTHS, dtype=torch.float64, device="cpu")[:, None]
-        return _Solution((box.lower + box.upper) / 2, lengths * ray.clamp_min(0) * per_unit)
+        return _Solution((box.lower + box.upper) / 2, lengths * ray.clamp_min(0) * per_unit, empty=True)
     if status != highspy.HighsModelStatus.kOptimal:
         return None
     solution = solver.getSolution()
