@@ -37,8 +37,12 @@ soundness: setup
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz.py --cases 52000
 
+# the time of a training step, the strength of its inner search, and what a busy machine costs; half an hour, as two
+# small networks are trained the first time
 benchmark: setup
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/inner_search.py
+	$(BIN)/python benchmarks/busy_machine.py
 
 # the documentation as a site that needs no server and no network: open site/index.html
 docs: setup

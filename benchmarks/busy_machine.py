@@ -15,66 +15,17 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from pathlib import Path
 
-POLICIES = {"spinning": None, "sleeping": "passive"}
+from stepper import Stepper, in_turn
+
 STEPS = 5  # per turn
-SETTINGS = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+POLICIES: dict[str, dict[str, str]] = {"spinning": {}, "sleeping": {"OMP_WAIT_POLICY": "passive"}}
 BUSY = "while True: pass"
-
-
-class Stepper:
-    """A process that takes training steps when it is told to."""
-
-    def __init__(self, policy: str | None, model: str, threads: int) -> None:
-        environment = {name: value for name, value in os.environ.items() if name not in (*SETTINGS, "OMP_NUM_THREADS")}
-        if policy:
-            environment["OMP_WAIT_POLICY"] = policy
-        command = [sys.executable, __file__, "--model", model, "--threads", str(threads), "--child"]
-        self.process = subprocess.Popen(
-            command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-
-    def seconds(self) -> list[float]:
-        """Take some steps and return the seconds of each."""
-        assert self.process.stdin
-        assert self.process.stdout
-        print("step", file=self.process.stdin, flush=True)
-        return [float(word) for word in self.process.stdout.readline().split()]
-
-    def end(self) -> None:
-        """End the process."""
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def take_steps(model: str, threads: int) -> None:
-    """Take steps for every line of the standard input, and print the seconds of each."""
-    import torch
-
-    from training_step import step_of
-
-    torch.set_num_threads(threads)
-    step = step_of("fast", model, 128)
-    step()
-    for _ in sys.stdin:
-        times = []
-        for _ in range(STEPS):
-            started = time.perf_counter()
-            step()
-            times.append(time.perf_counter() - started)
-        print(*times, flush=True)
 
 
 def measure(steppers: dict[str, Stepper], rounds: int) -> dict[str, list[float]]:
     """The seconds of all steps of each process, taken in turn."""
-    times: dict[str, list[float]] = {name: [] for name in steppers}
-    for _ in range(rounds):
-        for name, stepper in steppers.items():
-            times[name] += stepper.seconds()
-    return times
+    return {name: [step.seconds for step in steps] for name, steps in in_turn(steppers, rounds, STEPS).items()}
 
 
 def main() -> None:
@@ -84,14 +35,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--busy", type=int, default=1, help="how many processes compute beside the training")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.child:
-        take_steps(arguments.model, arguments.threads)
-        return
     load = f", load of the machine at the start: {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
     print(f"one NBC step of {arguments.model}, batch 128, {arguments.threads} threads{load}")
-    steppers = {name: Stepper(policy, arguments.model, arguments.threads) for name, policy in POLICIES.items()}
+    steppers = {
+        name: Stepper("fast", arguments.model, threads=arguments.threads, environment=policy)
+        for name, policy in POLICIES.items()
+    }
     others: list[subprocess.Popen[bytes]] = []
     try:
         measure(steppers, 1)  # warms up
@@ -115,6 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if "--child" in sys.argv:
-        sys.path.insert(0, str(Path(__file__).parent))
     main()

@@ -4,8 +4,8 @@
 
 A search is stronger if it finds a point with smaller consistency (NBC, Algorithm 2) or larger cross-entropy (madry, rs,
 sabr, mtl-ibp). Its strength is how much the value changes from the image itself to the point that it finds, divided by
-that of the paper's ten steps of ε/10, on validation images. The networks are untrained, half-trained and trained
-(``trained_networks.py``): by nbc for NBC and by madry for the cross-entropy.
+that of the paper's ten steps of ε/10, on validation images. The networks are untrained, half-trained and trained by nbc
+(``trained_networks.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from steadynet.objectives.consistency import consistency
 from steadynet.objectives.nbc import NBC
 from trained_networks import SETTINGS, STAGES, network_at
 
-OBJECTIVES = {"NBC": "nbc", "cross-entropy": "madry"}  # by the method that trains the networks
+OBJECTIVES = ("NBC", "cross-entropy")
 Value = Callable[[Tensor], Tensor]  # from points to one number per point; smaller is stronger
 
 
@@ -101,7 +101,7 @@ def strengths(model: str, objective: str, count: int) -> dict[str, dict[str, flo
     images = data_sets.load(setting.data).split(0.1, 0)[1].subset(torch.arange(count))
     pixels, found = images.pixels(), {}
     for stage in STAGES:
-        network = network_at(stage, model, OBJECTIVES[objective])
+        network = network_at(stage, model)
         value = value_of(objective, network, pixels, images.labels)
         with torch.no_grad():
             at_images = value(pixels)

@@ -4,19 +4,16 @@
 
 NBC with the search of the paper (ten steps) and with the search fast (three steps, which are as strong, see
 inner_search.py) against the plainest form of the paper's step. With --certified, the certified methods against a
-natural step and the attack that sabr and mtl-ibp contain. All forms are timed in turn in one process, in CPU seconds,
-so their ratio stands whatever the machine does beside it. A step is the loss, its gradient and Adam's update; ours runs
-channels last, as the training loop does.
+natural step and the attack that sabr and mtl-ibp contain. A step is the loss, its gradient and Adam's update. All forms
+are timed in turn, in CPU seconds, so their ratio hardly depends on what the machine does beside it. Each form of an NBC
+step has a process of its own: ours runs channels last and keeps freed memory, as the training loop does.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 
@@ -30,10 +27,13 @@ from steadynet.networks.preactivations import activations
 from steadynet.objectives import Batch, Objective, build
 from steadynet.objectives.certified import AttackingCertifiedObjective
 from steadynet.objectives.consistency import layer_weights
+from steadynet.training.memory import keep_freed_memory
+from stepper import Stepper, in_turn
 
 EPS = {"M": 0.3, "C": 8 / 255}
 FORMS = ("plain", "paper", "fast")  # the plainest form, and ours with either search
 CERTIFIED = ("ibp", "crown-ibp", "sabr", "mtl-ibp")
+TURN = 3  # steps that a form takes before it is the turn of the next
 HALF = 0.5  # of ε: a step while it rises has the clean loss, the regulariser and, in crown-ibp, CROWN's margins, too
 
 
@@ -47,6 +47,7 @@ def step_of(form: str, model: str, batch: int) -> Callable[[], None]:
     if form in FORMS[1:]:
         network = copy.deepcopy(network).to(memory_format=torch.channels_last)
         objective = build("nbc", {"nbc": {"search": form}})
+        keep_freed_memory()
         compute = lambda: objective(network, images, labels, eps)  # noqa: E731
     else:
         sizes = [layer[0].numel() for layer in activations(network, images[:1]).preactivations]
@@ -115,18 +116,18 @@ def medians(steps: dict[str, Callable[[], None]], repeats: int) -> dict[str, flo
     return {form: statistics.median(seconds) for form, seconds in times.items()}
 
 
-def peak_memory(form: str, model: str, batch: int, threads: int) -> float:
-    """MiB that three steps in a fresh process need at their peak, beyond what was there before (Linux only)."""
-    code = (
-        "import re, torch; from pathlib import Path; from training_step import step_of; "
-        f"torch.set_num_threads({threads}); step = step_of({form!r}, {model!r}, {batch}); "
-        "status = lambda name: int(re.search(name + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]); "
-        "Path('/proc/self/clear_refs').write_text('5'); before = status('VmRSS'); "
-        "[step() for _ in range(3)]; print((status('VmHWM') - before) / 1024)"
+def show(model: str, batch: int, threads: int, repeats: int) -> None:
+    """Print the CPU time and the memory of a step in each form."""
+    steppers = {form: Stepper(form, model, batch=batch, threads=threads) for form in FORMS}
+    in_turn(steppers, 1, 2)  # warms up
+    taken = in_turn(steppers, -(-repeats // TURN), TURN)
+    plain, paper, fast = (1e3 * statistics.median(step.cpu_seconds for step in taken[form]) for form in FORMS)
+    memory = " ".join(f"{steppers[form].peak_memory():9.0f}" for form in FORMS)
+    for stepper in steppers.values():
+        stepper.end()
+    print(
+        f"{model:6} {plain:9.1f} {paper:9.1f} {plain / paper:6.2f} {fast:9.1f} {plain / fast:6.2f} {memory}", flush=True
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return float(done.stdout)
 
 
 def main() -> None:
@@ -150,10 +151,7 @@ def main() -> None:
     print(" ".join(f"{f'{form} MiB':>9}" for form in FORMS))
     for model in arguments.models or list(ARCHITECTURES):
         repeats = arguments.repeats if model in ("M1", "M2", "C1", "C2") else max(arguments.repeats // 5, 2)
-        plain, paper, fast = medians({form: step_of(form, model, arguments.batch) for form in FORMS}, repeats).values()
-        times = f"{1e3 * plain:9.1f} {1e3 * paper:9.1f} {plain / paper:6.2f} {1e3 * fast:9.1f} {plain / fast:6.2f}"
-        memory = [peak_memory(form, model, arguments.batch, arguments.threads) for form in FORMS]
-        print(f"{model:6}", times, " ".join(f"{used:9.0f}" for used in memory), flush=True)
+        show(model, arguments.batch, arguments.threads, repeats)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
 from steadynet.training.distributed.global_batch import BatchSlice
 from steadynet.training.distributed.process_group import ProcessGroup
+from steadynet.training.memory import keep_freed_memory
 from steadynet.training.observer import Position
 from steadynet.training.schedules import remaining_rate
 from steadynet.training.settings import TrainingSettings
@@ -124,6 +125,8 @@ def assemble(
         raise UserError("the model has no weights to train")
     group = group or ProcessGroup()
     device = pick_device(settings.device) if group.is_single else group.device
+    if device.type == "cpu":
+        keep_freed_memory()
     network = network.to(device)
     if any(parameter.dim() == 4 for parameter in network.parameters()):
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
