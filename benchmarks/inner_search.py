@@ -125,7 +125,9 @@ def draw(results: dict[tuple[str, str], dict[str, dict[str, float]]], path: Path
     mpl.use("agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(len(results), len(STAGES), figsize=(10.5, 2.6 * len(results)), squeeze=False)
+    figure, axes = plt.subplots(
+        len(results), len(STAGES), figsize=(10.5, 2.6 * len(results)), squeeze=False, sharey="row"
+    )
     for row, ((model, objective), found) in zip(axes, results.items(), strict=True):
         for axis, stage in zip(row, STAGES, strict=True):
             _draw_one(axis, found[stage])
@@ -135,7 +137,7 @@ def draw(results: dict[tuple[str, str], dict[str, dict[str, float]]], path: Path
     for row in axes:
         row[0].set_ylabel("strength, paper = 1")
     handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="lower center", ncols=5, frameon=False)
     figure.tight_layout(rect=(0, 0.35 / (2.6 * len(results)), 1, 1))
     figure.savefig(path, dpi=110)
 

@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from steadynet.networks.intercept_relu import InterceptReLU
 
 CHANNELS_LAST = torch.channels_last
-MOST_SUB_PIXEL_CHANNELS = 16  # with more channels, the data gradient of oneDNN is faster
+MOST_SUB_PIXEL_CHANNELS = 8  # with more channels, the data gradient of oneDNN is faster
 
 
 def fast_input_gradient(
@@ -155,11 +155,11 @@ def convolution_data_gradient(
 ) -> Tensor:
     """Compute ∂/∂images of a convolution, in the way that is fast for its shape."""
     size, channels = images.shape[2:], images.shape[1]
-    if stride > 1 and channels <= MOST_SUB_PIXEL_CHANNELS:
-        return sub_pixel_transpose(gradient, weight, stride, padding, size)
-    if stride == 1 and channels == 1:
+    if channels == 1:
         columns = weight.flatten(1).t() @ gradient.flatten(2)
         return F.fold(columns, (size[0], size[1]), weight.shape[2:], stride=stride, padding=padding)
+    if stride > 1 and channels <= MOST_SUB_PIXEL_CHANNELS:
+        return sub_pixel_transpose(gradient, weight, stride, padding, size)
     # as torch.nn.grad.conv2d_input does, but without a copy of the images
     return torch.ops.aten.convolution_backward(
         gradient, images, weight, None, [stride, stride], padding, [1, 1], False, [0, 0], 1, [True, False, False]
