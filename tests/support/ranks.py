@@ -90,27 +90,27 @@ def finish_ranks(
 
 def killed_in_step(arguments: list[str], output: Path, number: int = 2) -> None:
     """``steadynet``, killed by itself at the beginning of a step; the first step is number 1."""
-    original, steps = training._differentiate, iter(range(number - 1))
+    original, steps = training.differentiate, iter(range(number - 1))
 
     def step(*given):
         if next(steps, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
         original(*given)
 
-    training._differentiate = step
+    training.differentiate = step
     command_line(arguments, output)
 
 
 def with_other_weights(arguments: list[str], output: Path) -> None:
     """``steadynet`` on a machine that computes something else."""
-    original = training._descend
+    original = training.descend
 
     def step(state, *given):
         original(state, *given)
         with torch.no_grad():
             next(state.network.parameters()).view(-1)[0] += 1e-6
 
-    training._descend = step
+    training.descend = step
     command_line(arguments, output)
 
 

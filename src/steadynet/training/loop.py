@@ -6,10 +6,8 @@ A training that is killed at any moment can be resumed, and ends with the same w
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from torch import Tensor, nn
 
 from steadynet import data as data_sets
 from steadynet import networks
-from steadynet.errors import UserError
 from steadynet.files import disk_errors
 from steadynet.graph.training_graph import normalises_batches
 from steadynet.objectives import Moment
@@ -41,7 +38,7 @@ from steadynet.training.preparation import (
 )
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
-from steadynet.training.weight_perturbation import perturbed_weights
+from steadynet.training.step import check_weights, descend, differentiate
 
 STABLE_SHARE_IMAGES = 256  # validation images for the stable share of each epoch: enough for a live figure
 
@@ -190,8 +187,8 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
         moment = Moment(position.epoch + 1, position.epoch * state.batches + position.batch + 1)
         # The loss of the paper's training objective, E[CE − β min NBC], or of another method: a sum of named terms.
         terms = partial(state.terms, objective, images, labels, share, batch_slice)
-        _differentiate(state, phase, terms, batch_slice.weight, objective.perturbation(moment))
-        _descend(state)
+        differentiate(state, phase, terms, batch_slice.weight, objective.perturbation(moment))
+        descend(state)
         objective.after_step(state.batch(images, labels, share), moment)
         position.batch += 1
         position.seconds += time.perf_counter() - started
@@ -206,49 +203,9 @@ def _order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
 
 
-def _differentiate(
-    state: TrainingState, phase: Phase, terms: Callable[[], dict[str, Tensor]], weight: float, perturbation: float
-) -> None:
-    """Compute the gradient of the loss of the whole batch.
-
-    Args:
-        state: The training.
-        phase: The current phase, for error messages.
-        terms: Computes the loss terms of this process's slice of the batch.
-        weight: The weight of the slice in the batch.
-        perturbation: How far weights are moved against the loss while the gradient is taken; 0 for not at all.
-    """
-
-    def loss() -> Tensor:
-        return torch.stack(list(terms().values())).sum() * weight
-
-    with perturbed_weights(state.network, loss, perturbation, state.group.sum_gradients):
-        found = terms()
-        weighted = torch.stack(list(found.values())) * weight
-        values = dict(zip(found, state.group.sum(weighted).tolist(), strict=True))
-        if not math.isfinite(sum(values.values())):
-            shown = ", ".join(f"{name} = {value:g}" for name, value in values.items())
-            raise _not_finite(f"loss is not finite ({shown}) at batch {state.position.batch + 1}", state, phase)
-        state.optimiser.zero_grad()
-        weighted.sum().backward()
-    state.group.sum_gradients(list(state.network.parameters()))
-    for name, value in values.items():
-        state.position.sums[name] = state.position.sums.get(name, 0.0) + value
-
-
-def _descend(state: TrainingState) -> None:
-    """Take one step of the optimiser."""
-    state.position.lr = state.optimiser.param_groups[0]["lr"]
-    if state.settings.gradient_clip:
-        nn.utils.clip_grad_norm_(state.network.parameters(), state.settings.gradient_clip)
-    state.optimiser.step()
-    if state.schedule:
-        state.schedule.step()
-
-
 def _save_and_stop(state: TrainingState, phase: Phase) -> None:
     """Save a checkpoint in mid-epoch, and raise the error that says how to continue."""
-    _check_weights(state, phase)
+    check_weights(state, phase)
     save(state)
     program = "steadynet" if state.group.is_single else "torchrun … -m steadynet"
     raise InterruptedByUserError(
@@ -259,7 +216,7 @@ def _save_and_stop(state: TrainingState, phase: Phase) -> None:
 
 def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> None:
     """Measure the epoch, then save a checkpoint."""
-    _check_weights(state, phase)
+    check_weights(state, phase)
     if state.settings.batch_norm == "precise" and normalises_batches(state.network):
         pixels = (images for images, _ in data_sets.batches(state.images, state.settings.batch_size))
         torch.optim.swa_utils.update_bn(pixels, state.network, state.device)
@@ -268,22 +225,6 @@ def _finish_epoch(state: TrainingState, phase: Phase, observer: Observer) -> Non
     save(state)
     if metrics:  # None in all ranks but rank 0
         observer.on_epoch(metrics)
-
-
-def _check_weights(state: TrainingState, phase: Phase) -> None:
-    """Raise a ``UserError`` if a weight is not finite, so that it never replaces a good checkpoint."""
-    for name, weights in state.network.named_parameters():
-        if not torch.isfinite(weights).all():
-            raise _not_finite(f"weights {name} are not finite after batch {state.position.batch}", state, phase)
-
-
-def _not_finite(what: str, state: TrainingState, phase: Phase) -> UserError:
-    """Return the error for a loss or weights that are not finite."""
-    good = state.run.checkpoint
-    last = f"the last good checkpoint is {good}" if good.is_file() else "there is no checkpoint yet"
-    return UserError(
-        f"the {what} of epoch {state.position.epoch + 1}, phase {phase.method}; {last}. A smaller --lr usually helps"
-    )
 
 
 def _measure(state: TrainingState, phase: Phase) -> EpochMetrics:
