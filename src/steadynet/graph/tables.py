@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from steadynet.graph.batch_norm import batch_norm_scale
-from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU
+from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU, Scale
 from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.rearrangements import Pad
 
@@ -177,3 +177,21 @@ QUOTIENTS = {operator.truediv, torch.div, "div", operator.itruediv}
 PERMUTATIONS = {torch.permute, "permute"}
 TRANSPOSITIONS = {torch.transpose, "transpose", torch.swapaxes, "swapaxes"}
 CONCATENATIONS = {torch.cat, torch.concat}
+
+
+def with_constant(target: Any, constant: Tensor, *, data_first: bool) -> Scale:
+    """Return arithmetic of data with a constant as a scale.
+
+    Args:
+        target: The function, one of the four sets above.
+        constant: The constant.
+        data_first: Whether it is data − constant, not constant − data.
+    """
+    if target in ADDITIONS:
+        return Scale(torch.ones_like(constant), constant)
+    if target in SUBTRACTIONS:
+        sign = 1 if data_first else -1
+        return Scale(sign * torch.ones_like(constant), -sign * constant)
+    if target in PRODUCTS:
+        return Scale(constant, torch.zeros_like(constant))
+    return Scale(1 / constant, torch.zeros_like(constant), roundings=1)

@@ -44,6 +44,7 @@ from steadynet.graph.tables import (
     leaky_relu,
     limits,
     max_pool,
+    with_constant,
 )
 from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
 
@@ -267,16 +268,7 @@ class _Translation:
     def _with_constant(self, call: torch.fx.Node, source: Any, constant: Tensor) -> None:
         if self._shape(call) != self._shape(source):
             raise NoBoundsError("arithmetic that broadcasts data")
-        if call.target in ADDITIONS:
-            operation = Scale(torch.ones_like(constant), constant)
-        elif call.target in SUBTRACTIONS:
-            sign = 1 if source is call.args[0] else -1  # data − constant, or constant − data
-            operation = Scale(sign * torch.ones_like(constant), -sign * constant)
-        elif call.target in PRODUCTS:
-            operation = Scale(constant, torch.zeros_like(constant))
-        else:
-            operation = Scale(1 / constant, torch.zeros_like(constant), roundings=1)
-        self._add(call, operation, source)
+        self._add(call, with_constant(call.target, constant, data_first=source is call.args[0]), source)
 
     def _constant(self, call: torch.fx.Node, value: Any) -> Tensor:
         """Return the constant that a call uses (a number, parameter or buffer), without an axis for the batch."""
