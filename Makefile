@@ -26,8 +26,9 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# two files of tests at a time, the long ones of the first folders first
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # properties whose truth is known, and 3,003 random networks decided by the search and by MILP; other verifiers beside them
 soundness: setup

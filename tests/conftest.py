@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 
 import pytest
+import torch
 
 from steadynet.cli import main
 from tools import milp_tool
@@ -13,6 +15,9 @@ from verified import SELECTION, train_tiny
 
 # A suite started in the background would ignore Ctrl-C, and so would its children.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # several workers share the cores: one thread each
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
