@@ -26,11 +26,11 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# first what takes both cores by itself, a cluster of Ray; then two files of tests at a time
-CLUSTER := tests/experiments/test_engine_ray.py
+# first what needs the machine for itself: a cluster of Ray, and time-outs of verifiers; then two files of tests at a time
+ALONE := tests/experiments/test_engine_ray.py tests/verification/test_verifiers_contract.py
 test: lint
-	$(BIN)/pytest $(CLUSTER)
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore $(CLUSTER)
+	$(BIN)/pytest $(ALONE)
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,$(ALONE))
 
 # properties whose truth is known, and 3,003 random networks decided by the search and by MILP; other verifiers beside them
 soundness: setup
