@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 
-from steadynet.threads import SHORT_SPIN
+from steadynet.training.idle_threads import SHORT_SPIN
 from stepper import Stepper, in_turn
 
 STEPS = 5  # per turn

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from steadynet.threads import WAIT_SETTINGS
+from steadynet.training.idle_threads import WAIT_SETTINGS
 
 CHILD = "from stepper import take_steps; take_steps({form!r}, {model!r}, {batch}, {threads})"
 

@@ -35,8 +35,8 @@ from steadynet.cli import (
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser, parse, wrapped
 from steadynet.errors import UnknownNameError, UserError, one_line
-from steadynet.threads import let_threads_sleep
 from steadynet.training.distributed.torchrun_env import this_process, wait_for_rank_zero
+from steadynet.training.idle_threads import let_threads_sleep
 from steadynet.training.interruption import InterruptedByUserError
 
 FIRST = """\

@@ -19,7 +19,7 @@ from steadynet.errors import UserError
 from steadynet.experiments.engines.base import Engine, Pool
 from steadynet.experiments.tasks import Event, Task, TrainJob, TuneJob
 from steadynet.plugins import setting
-from steadynet.threads import let_threads_sleep
+from steadynet.training.idle_threads import let_threads_sleep
 
 PATIENCE = 0.5  # seconds to wait for events
 TO_END = 30.0  # seconds that a worker may take to finish its batch and to save its state

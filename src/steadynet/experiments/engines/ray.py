@@ -24,7 +24,7 @@ from steadynet.experiments.engines.ray_node import Attempt, AttemptResult, Mailb
 from steadynet.experiments.tasks import Event, Task
 from steadynet.files import disk_errors, write_text
 from steadynet.plugins import setting
-from steadynet.threads import let_threads_sleep
+from steadynet.training.idle_threads import let_threads_sleep
 
 PATIENCE = 0.3  # seconds to wait for events
 TO_ANSWER = 10.0  # seconds that the mailbox or a cluster may take to answer

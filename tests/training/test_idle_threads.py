@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from steadynet.threads import WAIT_SETTINGS, let_threads_sleep
+from steadynet.training.idle_threads import WAIT_SETTINGS, let_threads_sleep
 
 SHOW_POLICY = "import os; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
 
@@ -42,7 +42,11 @@ def test_what_the_user_has_set_is_left_alone(name, monkeypatch):
 def test_openmp_obeys():
     # GCC's library prints its settings when it is loaded; another library may not
     shown = subprocess.run(
-        [sys.executable, "-c", "from steadynet.threads import let_threads_sleep; let_threads_sleep(); import torch"],
+        [
+            sys.executable,
+            "-c",
+            "from steadynet.training.idle_threads import let_threads_sleep; let_threads_sleep(); import torch",
+        ],
         env=without_settings() | {"OMP_DISPLAY_ENV": "verbose"},
         capture_output=True,
         text=True,
