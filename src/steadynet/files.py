@@ -73,6 +73,11 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
+def write_record(path: Path, record: Any) -> None:
+    """Write a dataclass as a JSON file, atomically; :func:`read_record` reads it."""
+    write_json(path, dataclasses.asdict(record))
+
+
 def read_record(path: Path, kind: type[Record]) -> Record:
     """Read a JSON file that steadynet wrote into a record.
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from few_digits import load_few
 from runs import files, same_weights, tiny, write_inputs
-from steadynet import objectives
+from steadynet import load_trained, objectives
 from steadynet.cli import demo, main
 from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
@@ -82,7 +82,7 @@ def test_a_run_can_be_moved_without_its_model_file(run, tmp_path, capsys):
     said(capsys, "train", *tiny(tmp_path), "--out", tmp_path / "run")
     (tmp_path / "net.py").unlink()
     (tmp_path / "run").rename(tmp_path / "moved")
-    said(capsys, "evaluate", tmp_path / "moved", "--eps", "0.1", "--pgd-steps", 1)
+    assert "accuracy" in said(capsys, "evaluate", tmp_path / "moved", "--eps", "0.1", "--pgd-steps", 1)
 
 
 def test_a_model_file_may_hold_a_dataclass(run, tmp_path, capsys):
@@ -97,6 +97,7 @@ def test_a_model_file_may_hold_a_dataclass(run, tmp_path, capsys):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(36, Width().value), nn.ReLU(), nn.Linear(5, classes))\n"
     )
     said(capsys, "train", *tiny(run.parent, model=f"{tmp_path / 'own.py'}:make"), "--out", tmp_path / "run")
+    assert load_trained(tmp_path / "run").network[1].out_features == 5
 
 
 def test_a_warning_is_one_line(run, tmp_path, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -13,8 +14,9 @@ from runs import files, tiny, write_inputs
 from steadynet import load_trained
 from steadynet.cli import main
 from steadynet.data import Images
+from steadynet.files import read_record
 from steadynet.runs.directory import RunDirectory
-from steadynet.training.pruning import PrunedCounts, prune_network, read_pruning
+from steadynet.training.pruning import PrunedCounts, PruningRecord, prune_network
 
 
 def test_small_weights_and_rare_relus_by_hand():
@@ -79,12 +81,12 @@ def test_prune_writes_a_run_that_evaluate_and_verify_load(tmp_path, capsys):
     capsys.readouterr()
     assert main(["prune", str(run), "--weights", "0.05", "--relus", "0.2", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    result = read_pruning(RunDirectory(out))
+    result = read_record(RunDirectory(out).pruning, PruningRecord)
     for measured in (result.before, result.after):
         assert f"{100 * measured.accuracy:.1f} %" in shown
         assert f"{100 * measured.stable_share_ibp:.1f} %" in shown
-    assert json.loads(RunDirectory(out).pruning.read_text()) == result.to_json()
-    assert list(result.to_json()) == ["pruned", "thresholds", "zeroed", "before", "after"]
+    assert json.loads(RunDirectory(out).pruning.read_text()) == asdict(result)
+    assert list(asdict(result)) == ["pruned", "thresholds", "zeroed", "before", "after", "hydra"]
     assert files(run) == before
     smaller = load_trained(out)
     matrices = [parameter for parameter in smaller.network.parameters() if parameter.dim() > 1]

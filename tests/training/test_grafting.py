@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -18,12 +19,13 @@ from steadynet.bounds import crown_bounds, interval_bounds
 from steadynet.cli import main
 from steadynet.data import Images
 from steadynet.errors import UserError
+from steadynet.files import read_record
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.networks import GRAFTED, build
 from steadynet.networks.grafting import GraftedReLU, grafted_layers, weight_matrices, with_grafted_relus
 from steadynet.objectives.l1 import l1_norm
 from steadynet.runs.directory import RunDirectory
-from steadynet.training.grafting import GraftedCounts, GraftSettings, graft_network, graft_run, read_grafting
+from steadynet.training.grafting import GraftedCounts, GraftRecord, GraftSettings, graft_network, graft_run
 from steadynet.training.loop import resume
 from steadynet.training.observer import SilentObserver
 
@@ -209,11 +211,11 @@ def test_graft_writes_a_run_that_other_commands_load(tmp_path, capsys):
     flags = ["--epochs", "2", "--images", "8", "--verify-images", "2", "--slope", "0.3"]
     assert main(["graft", str(run), *flags, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    record = read_grafting(RunDirectory(out))
+    record = read_record(RunDirectory(out).grafting, GraftRecord)
     for measured in (record.before, record.after):
         for share in (measured.accuracy, measured.pgd_accuracy, measured.stable_share_ibp, measured.proved):
             assert f"{100 * share:.1f} %" in shown
-    assert json.loads(RunDirectory(out).grafting.read_text()) == record.to_json()
+    assert json.loads(RunDirectory(out).grafting.read_text()) == asdict(record)
     assert record.settings == GraftSettings(epochs=2, images=8, slope=0.3)
     assert record.lines == GraftedCounts(4, 8)
     assert files(run) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from helpers import dense, some_images, some_labels
 from runs import files, same_weights, settings_from, tiny, weights, write_inputs
 from steadynet import load_trained, train
 from steadynet.cli import main
+from steadynet.files import read_record
 from steadynet.runs.directory import RunDirectory
 from steadynet.training.hydra import HydraSettings, ScoreOptimiser, initial_scores, learn_mask, top_mask
 from steadynet.training.interruption import InterruptedByUserError
 from steadynet.training.loop import resume
 from steadynet.training.observer import SilentObserver
-from steadynet.training.pruning import prune_run, prune_run_by_scores, read_pruning
+from steadynet.training.pruning import PruningRecord, prune_run, prune_run_by_scores
 
 QUICK = HydraSettings(keep=0.25, score_epochs=2, epochs=2)
 
@@ -117,11 +119,11 @@ def test_prune_by_hydra_writes_a_run_that_other_commands_load(tmp_path, capsys):
     hydra = ["--method", "hydra", "--keep", "0.25", "--score-epochs", "1", "--epochs", "2", "--verify-images", "2"]
     assert main(["prune", str(run), *hydra, "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    record = read_pruning(RunDirectory(out))
+    record = read_record(RunDirectory(out).pruning, PruningRecord)
     for measured in (record.before, record.after):
         for share in (measured.accuracy, measured.pgd_accuracy, measured.stable_share_ibp, measured.proved):
             assert f"{100 * share:.1f} %" in shown
-    assert json.loads(RunDirectory(out).pruning.read_text()) == record.to_json()
+    assert json.loads(RunDirectory(out).pruning.read_text()) == asdict(record)
     assert record.thresholds is None
     assert record.hydra == HydraSettings(keep=0.25, score_epochs=1, epochs=2)
     assert (record.zeroed.weights, record.zeroed.all_weights) == (240, 320)  # of 36·8 + 8·4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from steadynet.bounds import graph_of
 from steadynet.cli import main
 from steadynet.data import Images
 from steadynet.errors import UserError
+from steadynet.files import read_record
 from steadynet.runs.directory import RunDirectory
 from steadynet.training.sparse_layers import LinearConstraints, same_leads, same_state, sparsest
 from steadynet.training.sparsification import (
+    SparsificationRecord,
     SparsifySettings,
-    read_sparsification,
     sparsify_network,
     sparsify_run,
 )
@@ -164,11 +166,11 @@ def test_sparsify_writes_a_run_that_other_commands_load(tmp_path, capsys):
     capsys.readouterr()
     assert main(["sparsify", str(run), "--images", "12", "--verify-images", "2", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    record = read_sparsification(RunDirectory(out))
+    record = read_record(RunDirectory(out).sparsification, SparsificationRecord)
     for measured in (record.before, record.after):
         for share in (measured.accuracy, measured.pgd_accuracy, measured.stable_share_ibp, measured.proved):
             assert f"{100 * share:.1f} %" in shown
-    assert json.loads(RunDirectory(out).sparsification.read_text()) == json.loads(json.dumps(record.to_json()))
+    assert json.loads(RunDirectory(out).sparsification.read_text()) == json.loads(json.dumps(asdict(record)))
     assert record.settings == SparsifySettings(images=12)
     assert 1 <= record.images <= 12
     assert all(f"layer {layer.name}: " in shown for layer in record.layers)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +19,13 @@ if TYPE_CHECKING:
     from torch import nn
 
     from steadynet.data import Images
-    from steadynet.training.figures import Judge, NetworkFigures
+    from steadynet.training.figures import Judge
+    from steadynet.training.grafting import GraftRecord
     from steadynet.training.observer import Observer
+    from steadynet.training.pruning import PruningRecord
+    from steadynet.training.sparsification import SparsificationRecord
+
+    ChangeRecord = GraftRecord | PruningRecord | SparsificationRecord
 
 
 def add_new_run(parser: Parser, ending: str) -> None:
@@ -74,20 +82,24 @@ def observing_unless_json(arguments: argparse.Namespace) -> Iterator[Observer]:
         yield display
 
 
-def show_before_after(title: str, before: NetworkFigures, after: NetworkFigures, done: str, out: str | Path) -> None:
-    """Show what a change did to a network.
+def show_change(arguments: argparse.Namespace, record: ChangeRecord, title: str, done: str, out: str | Path) -> None:
+    """Show what a change did to a network: a table, or with ``--json`` the record.
 
     Args:
+        arguments: The command line.
+        record: What was changed, with the figures before and after.
         title: The title of the table.
-        before: What was measured before.
-        after: What was measured after.
         done: What was changed, in one line.
         out: The new run.
     """
+    if arguments.json:
+        sys.stdout.write(json.dumps(asdict(record), indent=2) + "\n")
+        return
     from steadynet.cli.display.tables import percent, table
     from steadynet.cli.display.terminal import console
     from steadynet.training.figures import ATTACK_STEPS
 
+    before, after = record.before, record.after
     rows = [
         ["test accuracy", percent(before.accuracy), percent(after.accuracy)],
         [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
-from steadynet.cli.before_after import add_new_run, judge_of, observing_unless_json, show_before_after
+from steadynet.cli.before_after import add_new_run, judge_of, observing_unless_json, show_change
 from steadynet.cli.command import Command, use_threads
 from steadynet.cli.parsing import Parser, add_settings, given_settings
 
@@ -33,11 +31,8 @@ def _run(arguments: argparse.Namespace) -> None:
     settings = make(GraftSettings, given_settings(arguments, GRAFTING))
     with observing_unless_json(arguments) as observer:
         result = graft_run(trained, out, settings, judge=judge_of(arguments), observer=observer)
-    if arguments.json:
-        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
-        return
     lines = f"grafted: ReLUs {count_of(result.lines.relus, result.lines.all_relus)}"
-    show_before_after(f"{trained.run.path}, grafted", result.before, result.after, lines, out)
+    show_change(arguments, result, f"{trained.run.path}, grafted", lines, out)
 
 
 COMMAND = Command(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
-from steadynet.cli.before_after import add_new_run, judge_of, observing_unless_json, show_before_after
+from steadynet.cli.before_after import add_new_run, judge_of, observing_unless_json, show_change
 from steadynet.cli.command import Command, use_threads
 from steadynet.cli.parsing import Parser, add_settings, flag_of, given_settings
 from steadynet.errors import UserError
@@ -51,14 +49,11 @@ def _run(arguments: argparse.Namespace) -> None:
     trained = load_trained(arguments.run)
     out = arguments.out or f"{trained.run.path}-pruned"
     result = _pruned(arguments, trained, out)
-    if arguments.json:
-        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
-        return
     zeroed = result.zeroed
     done = f"set to zero: weights {count_of(zeroed.weights, zeroed.all_weights)}"
     if zeroed.all_relus:
         done += f", ReLUs {count_of(zeroed.relus, zeroed.all_relus)}"
-    show_before_after(f"{trained.run.path}, pruned", result.before, result.after, done, out)
+    show_change(arguments, result, f"{trained.run.path}, pruned", done, out)
 
 
 def _pruned(arguments: argparse.Namespace, trained: TrainedNetwork, out: str) -> PruningRecord:

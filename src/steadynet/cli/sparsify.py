@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING
 
-from steadynet.cli.before_after import add_new_run, judge_of, show_before_after
+from steadynet.cli.before_after import add_new_run, judge_of, show_change
 from steadynet.cli.command import Command, use_threads
 from steadynet.cli.parsing import Parser, add_settings, given_settings
 
@@ -42,10 +40,7 @@ def _run(arguments: argparse.Namespace) -> None:
             progress.update(task, completed=done, total=rows, description=f"layer {layer}")
 
         result = sparsify_run(trained, out, settings, judge=judge_of(arguments), on_row=show)
-    if arguments.json:
-        sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
-        return
-    show_before_after(f"{trained.run.path}, sparsified", result.before, result.after, _described(result), out)
+    show_change(arguments, result, f"{trained.run.path}, sparsified", _described(result), out)
 
 
 def _described(result: SparsificationRecord) -> str:

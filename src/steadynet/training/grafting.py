@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +13,11 @@ from steadynet.attacks.region import InputRegion
 from steadynet.bounds import crown_bounds, graph_of
 from steadynet.data import Images, batches
 from steadynet.errors import UserError
-from steadynet.files import read_record, write_json
+from steadynet.files import write_record
 from steadynet.networks import GRAFTED
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.grafting import grafted_layers, with_grafted_relus
 from steadynet.plugins import setting
-from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.training.figures import Judge, NetworkFigures, first, new_run
 from steadynet.training.fine_tuning import fine_tune, fine_tuning_settings
@@ -77,24 +75,6 @@ class GraftRecord:
     lines: GraftedCounts
     before: NetworkFigures
     after: NetworkFigures
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of ``grafting.json``."""
-        return asdict(self)
-
-
-def write_grafting(run: RunDirectory, record: GraftRecord) -> None:
-    """Write a run's ``grafting.json``."""
-    write_json(run.grafting, record.to_json())
-
-
-def read_grafting(run: RunDirectory) -> GraftRecord:
-    """Read a run's ``grafting.json``.
-
-    Raises:
-        UserError: The file is missing or damaged.
-    """
-    return read_record(run.grafting, GraftRecord)
 
 
 def graft_network(network: nn.Module, images: Images, eps: float, *, share: float, slope: float) -> GraftedCounts:
@@ -203,5 +183,5 @@ def graft_run(
     fine_tune(trained, tuning, run, line_rate=settings.line_lr, observer=observer)
     after = judge.figures(trained.network, dataset, config.eps)
     record = GraftRecord(str(trained.run.path), settings, lines, before, after)
-    write_grafting(run, record)
+    write_record(run.grafting, record)
     return record

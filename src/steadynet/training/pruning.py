@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +11,12 @@ from torch import Tensor, nn
 from steadynet.bounds import graph_of
 from steadynet.data import Images, batches
 from steadynet.errors import UserError
-from steadynet.files import read_record, write_json
+from steadynet.files import write_record
 from steadynet.graph.feeding_layer import feeding_layer
 from steadynet.graph.graph import Graph
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.grafting import weight_matrices
 from steadynet.plugins import setting
-from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, new_run
@@ -69,27 +67,6 @@ class PruningRecord:
     before: NetworkFigures
     after: NetworkFigures
     hydra: HydraSettings | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of ``pruning.json``."""
-        content = asdict(self)
-        if self.hydra is None:
-            del content["hydra"]
-        return content
-
-
-def write_pruning(run: RunDirectory, record: PruningRecord) -> None:
-    """Write a run's ``pruning.json``."""
-    write_json(run.pruning, record.to_json())
-
-
-def read_pruning(run: RunDirectory) -> PruningRecord:
-    """Read a run's ``pruning.json``.
-
-    Raises:
-        UserError: The file is missing or damaged.
-    """
-    return read_record(run.pruning, PruningRecord)
 
 
 def prune_network(network: nn.Module, images: Images, *, weights: float, relus: float) -> PrunedCounts:
@@ -179,7 +156,7 @@ def prune_run(
     record = PruningRecord(str(trained.run.path), thresholds, zeroed, before, after)
     run.write_config(trained.config)
     copy_model_source(trained, run)
-    write_pruning(run, record)
+    write_record(run.pruning, record)
     save_tensors(run.weights, trained.network.state_dict(), {"pruned": asdict(thresholds)})
     return record
 
@@ -217,5 +194,5 @@ def prune_run_by_scores(
     after = judge.figures(trained.network, dataset, eps)
     counts = PrunedCounts(zeroed, sum(weight.numel() for weight in weight_matrices(trained.network)))
     record = PruningRecord(str(trained.run.path), None, counts, before, after, settings)
-    write_pruning(run, record)
+    write_record(run.pruning, record)
     return record

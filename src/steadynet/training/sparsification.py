@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from steadynet.bounds import graph_of
 from steadynet.data import Dataset, Images
 from steadynet.errors import UserError
-from steadynet.files import read_record, write_json
+from steadynet.files import write_record
 from steadynet.graph.feeding_layer import feeding_layer
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Dense
@@ -22,7 +21,6 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.grafting import weight_matrices
 from steadynet.plugins import setting
 from steadynet.runs.config import RunConfig
-from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, first, new_run
@@ -93,24 +91,6 @@ class SparsificationRecord:
     left: tuple[str, ...]
     before: NetworkFigures
     after: NetworkFigures
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the content of ``sparsification.json``."""
-        return asdict(self)
-
-
-def write_sparsification(run: RunDirectory, record: SparsificationRecord) -> None:
-    """Write a run's ``sparsification.json``."""
-    write_json(run.sparsification, record.to_json())
-
-
-def read_sparsification(run: RunDirectory) -> SparsificationRecord:
-    """Read a run's ``sparsification.json``.
-
-    Raises:
-        UserError: The file is missing or damaged.
-    """
-    return read_record(run.sparsification, SparsificationRecord)
 
 
 def sparsify_network(
@@ -249,7 +229,7 @@ def sparsify_run(
     )
     run.write_config(trained.config)
     copy_model_source(trained, run)
-    write_sparsification(run, record)
+    write_record(run.sparsification, record)
     save_tensors(run.weights, trained.network.state_dict(), {"sparsified": asdict(settings)})
     return record
 
