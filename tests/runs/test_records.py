@@ -140,6 +140,14 @@ def test_evaluate_says_what_a_plain_model_needs(given):
         evaluate(dense(3, 4, 2), **given)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_evaluate_refuses_weights_that_are_no_numbers(value):
+    network = dense(3, 4, 2)
+    next(network.parameters()).data[0, 0] = value
+    with pytest.raises(UserError, match="weights that are NaN or infinite"):
+        evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), 0.1)
+
+
 def test_a_network_that_intervals_do_not_support_has_no_stable_share():
     network = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2))
     found = evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), [0.1, 0.2], pgd_steps=1)

@@ -174,7 +174,8 @@ def evaluate(
         The measurements, one record per radius in ``radii``.
 
     Raises:
-        UserError: ``network`` is a plain model, and ``images`` or ``radii`` are missing.
+        UserError: ``network`` is a plain model, and ``images`` or ``radii`` are missing; or weights of the network are
+            NaN or infinite.
 
     A model that gives label 0 to every pixel brighter than 0.2:
 
@@ -194,6 +195,8 @@ def evaluate(
         raise UserError(
             "evaluate needs images and radii for a model that is not of a run: evaluate(model, images, 0.1)"
         )
+    if not all(bool(weights.isfinite().all()) for weights in network.state_dict().values()):
+        raise UserError(f"{type(network).__name__} has weights that are NaN or infinite: there is nothing to measure")
     radii = [radii] if isinstance(radii, (int, float)) else radii
     shares = _stable_shares(network, images, radii)
     return Evaluation(
