@@ -211,6 +211,21 @@ def test_runs_of_another_experiment_are_taken_over(finished, tmp_path):
     assert "nowhere: it holds no experiment" in output
 
 
+def test_a_grid_may_stop_after_its_trainings_and_go_on_later(tmp_path):
+    grid, out = write_grid(tmp_path), tmp_path / "out"
+    only = ("--scale", "quick", "--only", "model=tiny", "method=natural")
+    assert reproduce(grid, out, *only, "--until", "train")[0] == 0
+    (run,) = (out / "runs").iterdir()
+    trained = (run / "weights.safetensors").stat().st_mtime_ns
+    assert not (run / "evaluation.json").exists()
+    assert reproduce(grid, out, *only, "--until", "evaluate")[0] == 0
+    assert (run / "evaluation.json").exists()
+    assert not (run / "verdicts.csv").exists()
+    assert reproduce(grid, out, *only)[0] == 0
+    assert read_rows(RunDirectory(run))
+    assert (run / "weights.safetensors").stat().st_mtime_ns == trained
+
+
 def test_a_failing_job_is_reported_and_stops_no_other(tmp_path, capsys):
     grid = write_grid(tmp_path, ("net.py:fragile", "net.py:failing"))
     out = tmp_path / "out"

@@ -51,6 +51,12 @@ def _configure(parser: Parser) -> None:
         help="take finished runs with the same settings from these experiments",
     )
     parser.add_argument(
+        "--until",
+        choices=("train", "evaluate", "verify"),
+        default="verify",
+        help="stop after this stage; run the command without it for the rest (default: verify, the last)",
+    )
+    parser.add_argument(
         "--engine",
         default="local",
         metavar="NAME",
@@ -83,6 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 _engine(arguments),
                 seeds=list(dict.fromkeys(arguments.seeds)),
                 only=_only(arguments.only),
+                until=arguments.until,
                 reuse=[Path(path) for path in arguments.reuse],
                 watcher=display,
             )

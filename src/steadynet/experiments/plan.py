@@ -14,7 +14,7 @@ from steadynet.experiments.cells import RELATIVE, Cell
 from steadynet.experiments.directory import ExperimentDirectory, trials_path
 from steadynet.experiments.grid_tables import Demand
 from steadynet.experiments.shards import Shard, VerificationPlan, merge_shards
-from steadynet.experiments.tasks import EvaluateJob, Job, Task, TrainJob, TuneJob, VerifyJob
+from steadynet.experiments.tasks import EvaluateJob, Job, Stage, Task, TrainJob, TuneJob, VerifyJob
 from steadynet.experiments.tuning import missed_window
 from steadynet.files import write_text
 from steadynet.runs.directory import RunDirectory
@@ -43,8 +43,8 @@ class Plan:
             self.done.add(task.name)
 
 
-def make_plan(experiment: ExperimentDirectory, cells: Sequence[Cell]) -> Plan:
-    """Plan the tasks of these cells and of the runs that they start from.
+def make_plan(experiment: ExperimentDirectory, cells: Sequence[Cell], until: Stage = "verify") -> Plan:
+    """Plan the tasks of these cells and of the runs that they start from, up to and including the stage ``until``.
 
     Verdicts that a stopped process has left in shards are merged, and ``tasks.csv`` is written.
     """
@@ -54,8 +54,10 @@ def make_plan(experiment: ExperimentDirectory, cells: Sequence[Cell]) -> Plan:
         if cell.init:
             planner.add_training(cell.init)
         planner.add_training(cell)
-        planner.add_evaluation()
-        planner.add_verification(images[cell.data, _image_count(cell)])
+        if until != "train":
+            planner.add_evaluation()
+        if until == "verify":
+            planner.add_verification(images[cell.data, _image_count(cell)])
     _write_test_images(experiment, images)
     return plan
 

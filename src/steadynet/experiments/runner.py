@@ -20,7 +20,7 @@ from steadynet.experiments.shards import merge_shards
 from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow, rows_of
 from steadynet.experiments.table_files import write_table
-from steadynet.experiments.tasks import Event, State, VerifyJob
+from steadynet.experiments.tasks import Event, Stage, State, VerifyJob
 from steadynet.files import read_toml, write_text
 
 ENDED: tuple[State, ...] = ("done", "failed", "blocked")
@@ -52,6 +52,7 @@ def reproduce(
     seeds: Sequence[int] = (0,),
     only: Only | None = None,
     reuse: Sequence[Path] = (),
+    until: Stage = "verify",
     watcher: Watcher | None = None,
 ) -> Outcome:
     """Train, evaluate and verify the networks of a grid, and write its table.
@@ -65,6 +66,7 @@ def reproduce(
         seeds: Train one network per seed.
         only: Compute some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``.
         reuse: Other experiments. Their finished runs with the same configuration are copied.
+        until: The last stage to run: ``train``, ``evaluate`` or ``verify``. A later call runs the others.
         watcher: Is called with every event.
 
     Returns:
@@ -91,7 +93,7 @@ def reproduce(
         seeds = _write_grid(experiment, grid, seeds, engine, cells)
         for cell in cells:
             _copy_finished_run(reuse, experiment, cell)
-        plan = make_plan(experiment, cells)
+        plan = make_plan(experiment, cells, until)
         status = StatusFile(experiment, grid.name, plan)
         watcher.on_start(plan, status)
         merger = _ShardMerger(experiment, plan)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from steadynet.experiments.tuning import AccuracyWindow, TuningBudget
 
 Kind = Literal["train", "tune", "evaluate", "verify"]
+Stage = Literal["train", "evaluate", "verify"]  # of an experiment, in order; tuning is a way to train
 State = Literal["waiting", "running", "done", "failed", "blocked"]
 TrainingValues = Mapping[str, Any]  # settings of a training by name, as a TOML file gives them
 
