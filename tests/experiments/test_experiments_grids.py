@@ -1,4 +1,4 @@
-"""Grids: the ten of the paper are as the paper says, and mistakes in a user's own grid are explained."""
+"""Grids: those of the paper are as the paper says, one has every method, and mistakes in a user's own are explained."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from grids import write_grid
+from steadynet import objectives
 from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
 from steadynet.experiments.directory import ExperimentDirectory
@@ -33,7 +34,7 @@ TEN = [
 
 
 def test_there_are_ten_each_with_the_papers_numbers():
-    assert names() == TEN
+    assert names() == sorted([*TEN, "methods"])
     assert sorted(path.name.removesuffix(".csv") for path in PAPER.iterdir()) == TEN
     assert sum(len(paper_numbers(name)) for name in TEN) == 2 * 192 + 252 + 2 * 288 + 378 + 168 + 36 + 30 + 24
 
@@ -111,6 +112,74 @@ def test_only_and_seeds(tmp_path):
         cells_of(grid, [0], {"modle": ["tiny"]})
 
 
+def test_one_network_twice_with_different_settings(tmp_path):
+    twice = f'[models.far]\nnetwork = "{tmp_path}/net.py:tiny"\ntraining.eps = 0.2\n\n[models.tiny]'
+    grid = read_grid(str(write_grid(tmp_path, ("[models.tiny]", twice))))
+    cells = cells_of(grid, [0], {"method": ["natural"]})
+    assert [(cell.model, cell.settings["model"].partition(":")[2], cell.settings["eps"]) for cell in cells] == [
+        ("far", "tiny", 0.2),
+        ("tiny", "tiny", 0.1),
+        ("fragile", "fragile", 0.1),
+    ]
+
+
+def test_a_model_may_have_its_own_seeds(tmp_path):
+    def seeds(*changes, given=None, only=None):
+        grid = read_grid(str(write_grid(tmp_path, *changes)))
+        return [(cell.model, cell.seed) for cell in cells_of(grid, given, {"method": ["natural"], **(only or {})})]
+
+    of_tiny = ("[models.tiny]", "[models.tiny]\nseeds = [3, 5]")
+    assert seeds() == [("tiny", 0), ("fragile", 0)]
+    assert seeds(of_tiny) == [("tiny", 3), ("tiny", 5), ("fragile", 0)]
+    assert seeds(of_tiny, ("[training]", "seeds = [1, 2]\n[training]")) == [
+        ("tiny", 3),
+        ("tiny", 5),
+        ("fragile", 1),
+        ("fragile", 2),
+    ]
+    assert seeds(of_tiny, given=[4]) == [("tiny", 4), ("fragile", 4)], "given seeds count for all models"
+    assert seeds(of_tiny, only={"seed": ["5"]}) == [("tiny", 5)]
+    with pytest.raises(UserError, match="unknown seed '1'"):
+        seeds(of_tiny, only={"seed": ["1"]})
+
+
+def test_what_a_model_says_of_a_method_counts_most(tmp_path):
+    of_both = "[models.tiny]\nmethods.natural.training.lr = 0.03\nmethods.natural.verification.timeout = 7.0"
+    of_method = "[methods.natural]\ntraining.lr = 0.02"
+    path = write_grid(tmp_path, ("[models.tiny]", of_both), ("[methods.natural]", of_method))
+    cells = {(cell.model, cell.variant.label): cell for cell in cells_of(read_grid(str(path)))}
+    rates = {place: cell.settings["lr"] for place, cell in cells.items()}
+    assert rates["tiny", "natural"] == 0.03
+    assert rates["fragile", "natural"] == 0.02
+    assert rates["tiny", "madry+nbc"] == 0.01
+    assert cells["tiny", "natural"].verification_plan([]).timeout == 7
+    assert cells["fragile", "natural"].verification_plan([]).timeout == 20
+
+
+def test_every_method_has_its_place_in_the_grid_of_all_methods():
+    grid = read_grid("methods", "laptop")
+    trained = {part for method in grid.methods for part in objectives.parts_of(method)}
+    assert trained == set(objectives.available())
+    alone = {name for name in objectives.available() if name not in ("awp", "bias-shaping", "stable-pruning")}
+    assert alone <= set(grid.methods)
+    cells = cells_of(grid)
+    assert len({cell.key for cell in cells}) == len(cells) == len(grid.methods) * (3 + 3 + 1)
+    settings = [(cell, resolve(cell.settings)) for cell in cells]
+    assert {(cell.model, one.model, one.data, one.eps) for cell, one in settings} == {
+        ("M1@0.1", "M1", "mnist", 0.1),
+        ("M1@0.3", "M1", "mnist", 0.3),
+        ("C1@2/255", "C1", "cifar10", 2 / 255),
+    }
+    for cell, one in settings:
+        assert cell.radii == (one.eps,)
+        assert (cell.evaluation.attacks, cell.evaluation.images) == ((40,), 1000)
+        assert (cell.verification.per_class, cell.verification_plan([]).timeout) == (10, 5)
+        assert {part["search"] for part in one.methods.values() if "search" in part} <= {"fast"}
+    for scale in ("paper", "smoke"):
+        for cell in cells_of(read_grid("methods", scale)):
+            assert (resolve(cell.settings).data == "digits") == (scale == "smoke")
+
+
 def test_a_changed_setting_is_another_run_but_where_it_is_trained_is_not(tmp_path):
     def key(*changes):
         return cells_of(read_grid(str(write_grid(tmp_path, *changes))), [0])[0].key
@@ -154,7 +223,7 @@ def test_what_each_kind_of_task_asks_for(tmp_path):
         ('against = "natural"', 'against = "nature"', "'nature': did you mean 'natural'"),
         ('init = "natural"', 'init = "tuned"', "which itself starts from another"),
         ("network =", "netwrok =", r"\[models.tiny\] 'netwrok': did you mean 'network'"),
-        ("eps = 0.1", "seed = 3", "seeds are given as --seeds"),
+        ("eps = 0.1", "seed = 3", "seeds = \\[0, 1, 2\\]; or they are given as --seeds"),
         ("[scales.quick]", "[scales.quick]\nmodel = 3", r"\[scales.quick\] 'model': did you mean 'models'"),
         ("epochs = 2", 'epochs = "2"', "epochs"),
         ("timeout = 20.0", "timeout = 0", "timeout = 0 must be larger than 0"),
@@ -172,6 +241,28 @@ def test_what_each_kind_of_task_asks_for(tmp_path):
         ("drop = [-100, 100]", "drop = [[1, 2], [1, 2]]", "two methods are called tuned@1-2"),
         ("[methods.natural]", "[methods.natural]\nsweep.nbc.beta = ['x']", "nbc.beta = 'x' must be a number"),
         ("[methods.natural]", "[methods.natural]\nsweep.nbc.beta = 1.0", "sweep.nbc.beta = 1.0 must be a list"),
+        (
+            "[models.tiny]",
+            "[models.tiny]\nseeds = []",
+            r"\[models.tiny\]: seeds = \[\] must be different whole numbers",
+        ),
+        ("[models.tiny]", "[models.tiny]\nseeds = [1, 1]", r"seeds = \[1, 1\] must be different whole numbers"),
+        ("[training]", "seeds = [-1]\n[training]", r"grid.toml: seeds = \[-1\] must be different whole numbers"),
+        (
+            "[models.tiny]",
+            "[models.tiny]\nmethods.nature = {}",
+            r"\[models.tiny.methods\] 'nature': did you mean 'natural'",
+        ),
+        (
+            "[models.tiny]",
+            "[models.tiny]\nmethods.natural.trainign = {}",
+            r"\[models.tiny\] \[methods.natural\] 'trainign': did you mean 'training'",
+        ),
+        (
+            "[models.tiny]",
+            "[models.tiny]\nmethods.natural.training.epoch = 1",
+            r"\[models.tiny.methods.natural\] \[training\] 'epoch': did you mean 'epochs'",
+        ),
         ("[training]", "training = 3\n[models.tiny.training]", "training = 3 must be a table"),
         ("net.py:tiny", "nett.py:tiny", r"tiny by natural: there is no file .*nett.py \(a path in a grid is relative"),
     ],
@@ -247,7 +338,7 @@ def test_grids_of_earlier_versions_name_their_methods_as_labels(tmp_path):
 def test_unknown_names():
     with pytest.raises(UserError, match="unknown experiment 'rq1-mnits': did you mean 'rq1-mnist'"):
         read_grid("rq1-mnits")
-    with pytest.raises(UserError, match="is no experiment of the paper and no"):
+    with pytest.raises(UserError, match="is neither an experiment of steadynet nor a"):
         read_grid("mine.tom")
     with pytest.raises(UserError, match="unknown scale of beta 'labtop': did you mean 'laptop'"):
         read_grid("beta", "labtop")
@@ -281,8 +372,11 @@ def test_a_scale_may_be_based_on_a_file_of_the_user(tmp_path):
 
 
 def test_a_grid_as_an_experiment_wrote_it_is_a_grid(tmp_path):
-    grid = read_grid(str(write_grid(tmp_path)), "quick")
+    own = "[models.tiny]\nseeds = [0, 1]\nmethods.natural.training.lr = 0.03"
+    grid = read_grid(
+        str(write_grid(tmp_path, ("[models.tiny]", own), ("[training]", "seeds = [2]\n[training]"))), "quick"
+    )
     (tmp_path / "written.toml").write_text(grid.to_toml(Made(scale="quick")))
     again = read_grid(str(tmp_path / "written.toml"))
     assert again.scale == "quick"
-    assert [cell.key for cell in cells_of(again, [0])] == [cell.key for cell in cells_of(grid, [0])]
+    assert [cell.key for cell in cells_of(again)] == [cell.key for cell in cells_of(grid)]

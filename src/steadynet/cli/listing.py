@@ -107,7 +107,7 @@ def _show_experiments() -> None:
     from steadynet.cli.display.tables import table
 
     note = "To run a grid of your own: steadynet reproduce FILE.toml"
-    table("Experiments", ["name", "table of the paper"], _titles(), note)
+    table("Experiments", ["name", "table"], _titles(), note)
 
 
 KINDS: dict[str, Callable[[], None]] = {

@@ -41,7 +41,11 @@ def _configure(parser: Parser) -> None:
         help="compute a part of the table only, such as model=M1 method=rs,nbc",
     )
     parser.add_argument(
-        "--seeds", nargs="+", type=_seed, default=[0], metavar="N", help="train one network per seed (default: 0)"
+        "--seeds",
+        nargs="+",
+        type=_seed,
+        metavar="N",
+        help="train one network per seed (default: those of the grid, otherwise 0)",
     )
     parser.add_argument(
         "--reuse",
@@ -87,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 grid,
                 out,
                 _engine(arguments),
-                seeds=list(dict.fromkeys(arguments.seeds)),
+                seeds=list(dict.fromkeys(arguments.seeds)) if arguments.seeds else None,
                 only=_only(arguments.only),
                 until=arguments.until,
                 reuse=[Path(path) for path in arguments.reuse],
@@ -123,7 +127,7 @@ def _only(words: list[str]) -> dict[str, list[str]]:
 
 
 COMMAND = Command(
-    summary="compute a table of the paper: a whole grid of networks",
+    summary="compute a table: a whole grid of networks, as in the paper or your own",
     description=(
         "Reproduce a table of the paper: train, evaluate and verify a whole grid of networks and methods, and show "
         "the results beside the paper's numbers. If you stop it, run the same command again to continue."

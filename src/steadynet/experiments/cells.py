@@ -93,12 +93,12 @@ class Cell:
         return demands.get(kind, self.resources.train)
 
 
-def cells_of(grid: Grid, seeds: Sequence[int], only: Only | None = None) -> list[Cell]:
+def cells_of(grid: Grid, seeds: Sequence[int] | None = None, only: Only | None = None) -> list[Cell]:
     """Return the cells of a grid, ordered by model, method and seed.
 
     Args:
         grid: The grid.
-        seeds: The seeds.
+        seeds: The seeds; None for those that the grid gives each model.
         only: Keep some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``. A method that the grid
             has in several variants stands for all of them.
 
@@ -107,15 +107,17 @@ def cells_of(grid: Grid, seeds: Sequence[int], only: Only | None = None) -> list
     """
     kept = _chosen(grid, seeds, only or {})
     return [
-        _cell(grid, model, method, int(seed))
+        _cell(grid, model, method, seed)
         for model in kept["model"]
         for method in kept["method"]
-        for seed in kept["seed"]
+        for seed in (grid.seeds_of(model) if seeds is None else seeds)
+        if str(seed) in kept["seed"]
     ]
 
 
-def _chosen(grid: Grid, seeds: Sequence[int], only: Only) -> dict[str, list[str]]:
-    known = {"model": list(grid.models), "method": list(grid.methods), "seed": [str(seed) for seed in seeds]}
+def _chosen(grid: Grid, seeds: Sequence[int] | None, only: Only) -> dict[str, list[str]]:
+    every = sorted({seed for model in grid.models for seed in grid.seeds_of(model)}) if seeds is None else seeds
+    known = {"model": list(grid.models), "method": list(grid.methods), "seed": [str(seed) for seed in every]}
     variants_of: dict[str, list[str]] = {}
     for label, variant in grid.variants.items():
         variants_of.setdefault(variant.method, []).append(label)

@@ -1,7 +1,7 @@
 """Grids: the networks, methods, radii and properties of an experiment, read from a TOML file and checked.
 
-The tables of a grid are laid over each other: first the grid's own, then the model's, then the method's, where the
-later one counts. A scale is laid over all of them before that.
+The tables of a grid are laid over each other: first the grid's own, then the model's, then the method's, then those
+that the model has for this method, where the later one counts. A scale is laid over all of them before that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from steadynet.experiments.grid_tables import (
     ScaleTable,
     Tables,
     Values,
+    read_model,
     read_table,
 )
 from steadynet.experiments.provenance import Made, made_from
@@ -52,6 +53,7 @@ class Grid:
     tuning: TuningBudget = field(repr=False)
     models: Mapping[str, ModelTable] = field(repr=False)
     methods: Mapping[str, MethodTable] = field(repr=False)
+    seeds: tuple[int, ...] = (0,)  # of models that do not have their own
     files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -59,10 +61,15 @@ class Grid:
         """The methods by label, as tables and reports know them."""
         return {name: variant_of(name, table, self.name) for name, table in self.methods.items()}
 
+    def seeds_of(self, model: str) -> tuple[int, ...]:
+        """Return the seeds that a model is trained with, unless the user gives others."""
+        return self.models[model].seeds or self.seeds
+
     def layered(self, table: str, model: str, method: str) -> dict[str, Any]:
         """Return a table such as ``training`` with the values that count for one model and method."""
         result: dict[str, Any] = {}
-        for source in (self.tables, self.models[model], self.methods[method]):
+        both = self.models[model].methods.get(method, Tables())
+        for source in (self.tables, self.models[model], self.methods[method], both):
             result = laid_over(result, getattr(source, table))
         return result
 
@@ -71,6 +78,7 @@ class Grid:
         content = {
             "name": self.name,
             "title": self.title,
+            "seeds": self.seeds,
             **_plain(self.tables),
             "tuning": asdict(self.tuning),
             "models": {name: _plain(table) for name, table in self.models.items()},
@@ -83,14 +91,16 @@ class Grid:
 def _plain(table: Tables) -> dict[str, Any]:
     """Return a table without the keys that were not given."""
     values = {entry.name: getattr(table, entry.name) for entry in fields(table)}
+    if isinstance(table, ModelTable):
+        values["methods"] = {name: _plain(part) for name, part in table.methods.items()}
     return {name: value for name, value in values.items() if value is not None and value != {}}
 
 
 def names() -> list[str]:
-    """List the experiments of the paper.
+    """List the experiments that come with steadynet: the tables of the paper, and ``methods``.
 
     >>> names()[:3]
-    ['beta', 'gamma', 'rq1-cifar10']
+    ['beta', 'gamma', 'methods']
     """
     return sorted(entry.name.removesuffix(".toml") for entry in GRIDS.iterdir() if entry.name.endswith(".toml"))
 
@@ -99,7 +109,7 @@ def read_grid(name: str, scale: str | None = None) -> Grid:
     """Read a grid.
 
     Args:
-        name: An experiment of the paper, or the path of a ``.toml`` file.
+        name: An experiment of :func:`names`, or the path of a ``.toml`` file.
         scale: A scale of the grid; ``paper`` stands for the grid as it is. Without a scale, too, it is as it is; a
             grid that an experiment has written keeps its scale.
 
@@ -118,7 +128,7 @@ def read_grid(name: str, scale: str | None = None) -> Grid:
     elif name in names():
         content = read_toml(Path(str(GRIDS / f"{name}.toml")))
     elif "." in name or "/" in name:
-        raise UserError(f"{name} is no experiment of the paper and no .toml file")
+        raise UserError(f"{name} is neither an experiment of steadynet nor a .toml file")
     else:
         raise UnknownNameError("experiment", name, names())
     return grid_from(content, scale, name)
@@ -139,9 +149,7 @@ def grid_from(content: Values, scale: str | None, source: str) -> Grid:
     made = made_from(table.made, source)
     scale = scale or made.scale or PAPER_SCALE
     at_scale = read_table(GridTable, _at_scale(content, table, made, scale, source), source)
-    models = {
-        name: read_table(ModelTable, model, f"{source} [models.{name}]") for name, model in at_scale.models.items()
-    }
+    models = {name: read_model(model, f"{source} [models.{name}]") for name, model in at_scale.models.items()}
     methods = {
         name: read_table(MethodTable, method, f"{source} [methods.{name}]") for name, method in at_scale.methods.items()
     }
@@ -154,6 +162,9 @@ def grid_from(content: Values, scale: str | None, source: str) -> Grid:
     expanded = expand(methods, source)
     for name, method in expanded.items():
         _check_method(name, method, expanded, source)
+    for name, model in models.items():
+        for method_name in model.methods:
+            choose(f"method in {source} [models.{name}.methods]", method_name, expanded)
     name = at_scale.name or Path(source).stem
     return Grid(
         name=name,
@@ -163,6 +174,7 @@ def grid_from(content: Values, scale: str | None, source: str) -> Grid:
         tuning=make(TuningBudget, at_scale.tuning),
         models=models,
         methods=expanded,
+        seeds=at_scale.seeds or (0,),
         files=made.files,
     )
 
@@ -191,6 +203,11 @@ def _places(
     return {
         source: grid,
         **{f"{source} [models.{name}]": table for name, table in models.items()},
+        **{
+            f"{source} [models.{name}.methods.{method}]": table
+            for name, model in models.items()
+            for method, table in model.methods.items()
+        },
         **{f"{source} [methods.{name}]": table for name, table in methods.items()},
     }
 

@@ -20,7 +20,7 @@ ELSEWHERE = {
     "method": "a method of the grid is a table: [methods.nbc]",
     "phases": "phases belong to a method: [methods.nbc]",
     "methods": "the settings of a part of a method belong in [parts.nbc]",
-    "seed": "seeds are given as --seeds",
+    "seed": "seeds stand beside the tables of a grid or of a model: seeds = [0, 1, 2]; or they are given as --seeds",
     "init": "a method of the grid names the method it starts from: init = 'natural'",
     "model": "a model of the grid is a table: [models.M1]",
 }
@@ -52,9 +52,14 @@ class Tables:
 
 @dataclass(frozen=True)
 class ModelTable(Tables):
-    """``[models.NAME]``."""
+    """``[models.NAME]``. Several models may have the same network, for example with different radii."""
 
     network: str | None = None  # the name of the table unless given
+    seeds: tuple[int, ...] | None = None  # those of the grid unless given
+    methods: Mapping[str, Tables] = field(default_factory=dict)  # what counts for one method with this model only
+
+    def __post_init__(self) -> None:
+        _check_seeds(self.seeds)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class ScaleTable(Tables):
     """``[scales.NAME]``: values that are laid over those of the grid."""
 
     base: str | None = None  # a shared scale
+    seeds: tuple[int, ...] | None = None
     tuning: Values = field(default_factory=dict)
     models: Mapping[str, Values] = field(default_factory=dict)
     methods: Mapping[str, Values] = field(default_factory=dict)
@@ -85,17 +91,26 @@ class GridTable(Tables):
 
     name: str | None = None
     title: str | None = None
+    seeds: tuple[int, ...] | None = None
     tuning: Values = field(default_factory=dict)
     models: Mapping[str, Values] = field(default_factory=dict)
     methods: Mapping[str, Values] = field(default_factory=dict)
     scales: Mapping[str, Values] = field(default_factory=dict)
     made: Values = field(default_factory=dict)  # how an experiment was made, in the grid that it wrote
 
+    def __post_init__(self) -> None:
+        _check_seeds(self.seeds)
+
 
 def _check_counts(**counts: int | None) -> None:
     for name, count in counts.items():
         if count is not None and count < 1:
             raise UserError(f"{name} = {count} must be a whole number above 0")
+
+
+def _check_seeds(seeds: tuple[int, ...] | None) -> None:
+    if seeds is not None and (not seeds or min(seeds) < 0 or len(set(seeds)) < len(seeds)):
+        raise UserError(f"seeds = {list(seeds)} must be different whole numbers, 0 or more")
 
 
 @dataclass(frozen=True)
@@ -182,6 +197,18 @@ def read_table(kind: type[Record], table: object, place: str, other_keys: Iterab
         return record_from(kind, dict(table))
     except (ValueError, UserError) as error:
         raise UserError(f"{place}: {error}") from error
+
+
+def read_model(table: object, place: str) -> ModelTable:
+    """Read a table [models.NAME], with the tables of methods that it may hold.
+
+    Raises:
+        UserError: A key is unknown (the message suggests the nearest), or a value has another type.
+    """
+    methods = table.get("methods", {}) if isinstance(table, Mapping) else {}
+    for name, values in methods.items() if isinstance(methods, Mapping) else ():
+        read_table(Tables, values, f"{place} [methods.{name}]")
+    return read_table(ModelTable, table, place)
 
 
 def read_verification(table: Values, place: str, verifier: str | None = None) -> Verification:

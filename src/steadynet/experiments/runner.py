@@ -49,7 +49,7 @@ def reproduce(
     out: Path,
     engine: Engine,
     *,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int] | None = None,
     only: Only | None = None,
     reuse: Sequence[Path] = (),
     until: Stage = "verify",
@@ -63,7 +63,7 @@ def reproduce(
         grid: The grid, from :func:`steadynet.experiments.grid.read_grid`.
         out: The experiment's directory.
         engine: What runs the tasks, such as :class:`steadynet.experiments.engines.local.Local`.
-        seeds: Train one network per seed.
+        seeds: Train one network per seed; None for the seeds that the grid gives each model.
         only: Compute some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``.
         reuse: Other experiments. Their finished runs with the same configuration are copied.
         until: The last stage to run: ``train``, ``evaluate`` or ``verify``. A later call runs the others.
@@ -90,7 +90,7 @@ def reproduce(
             raise UserError(f"--reuse {other}: it holds no experiment")
     watcher, experiment = watcher or Watcher(), ExperimentDirectory(out)
     with locked(experiment):
-        seeds = _write_grid(experiment, grid, seeds, engine, cells)
+        seeds = _write_grid(experiment, grid, engine, cells)
         for cell in cells:
             _copy_finished_run(reuse, experiment, cell)
         plan = make_plan(experiment, cells, until)
@@ -160,9 +160,7 @@ def _copy_finished_run(others: Sequence[Path], experiment: ExperimentDirectory, 
             copy.rename(run)
 
 
-def _write_grid(
-    experiment: ExperimentDirectory, grid: Grid, seeds: Sequence[int], engine: Engine, cells: Sequence[Cell]
-) -> tuple[int, ...]:
+def _write_grid(experiment: ExperimentDirectory, grid: Grid, engine: Engine, cells: Sequence[Cell]) -> tuple[int, ...]:
     """Write the grid with how it was made, and return all seeds. A later call keeps the first date and all seeds."""
     before = Made(seeds=())
     if experiment.grid.is_file():
@@ -172,7 +170,7 @@ def _write_grid(
     made = Made(
         **{entry.name: getattr(now, entry.name) for entry in dataclasses.fields(now)},
         scale=grid.scale,
-        seeds=tuple(sorted({*before.seeds, *seeds})),
+        seeds=tuple(sorted({*before.seeds, *(cell.seed for cell in cells)})),
         engine=engine.name,
         started=before.started or now.date,
         files={**before.files, **files},
