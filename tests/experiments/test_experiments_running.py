@@ -121,7 +121,7 @@ def test_its_runs_are_ordinary_ones(finished, tmp_path, capsys):
     _, out = finished
     run = shutil.copytree(runs_of(out)["tiny-natural"], tmp_path / "run")
     before = (run / "verdicts.csv").read_bytes()
-    said(capsys, "verify", run, "--eps", "0.05", "0.3", "--per-class", "3", "--timeout", "20")
+    said(capsys, "verify", run, "--eps", "0.05", "0.3", "--per-class", "3", "--timeout", "20", "--clock", "cpu")
     assert (run / "verdicts.csv").read_bytes() == before, "all of it was decided already"
     said(capsys, "evaluate", run, "--eps", "0.05", "--pgd-steps", "3")
 

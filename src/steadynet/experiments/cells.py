@@ -33,9 +33,10 @@ from steadynet.experiments.tasks import Kind
 from steadynet.experiments.tuning import TuningBudget
 from steadynet.experiments.variants import Variant
 from steadynet.files import disk_errors
-from steadynet.plugins import fits
+from steadynet.plugins import fits, settings_of
 from steadynet.training.notation import parse_phases, parse_radius
 from steadynet.training.settings import resolve
+from steadynet.verification import verifiers
 from steadynet.verification.verify import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where to train, not what is trained
@@ -80,7 +81,14 @@ class Cell:
     def verification_plan(self, index: Sequence[int]) -> VerificationPlan:
         """Return the properties of these test images."""
         table = self.verification
-        return VerificationPlan(self.data, tuple(index), self.radii, table.verifier, table.settings, table.shard)
+        settings = self._default_clock() | dict(table.settings)
+        return VerificationPlan(self.data, tuple(index), self.radii, table.verifier, settings, table.shard)
+
+    def _default_clock(self) -> dict[str, str]:
+        """Count the processor's seconds, so that times mean the same beside other tasks; on a GPU they mean nothing."""
+        known = settings_of(verifiers.available()[self.verification.verifier])
+        has_clock = any(entry.name == "clock" for entry in known)
+        return {"clock": "cpu"} if has_clock and not self.resources.verify.gpus else {}
 
     def test_images(self, dataset: Dataset) -> list[int]:
         """Choose the test images: the first ones of each class, which are the same for every method."""

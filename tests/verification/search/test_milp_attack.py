@@ -32,7 +32,7 @@ def spike() -> nn.Sequential:
 def started() -> tuple[SearchState, Decisions, dict[int, Result]]:
     results: dict[int, Result] = {}
     properties = Properties.around(spike(), torch.tensor([[0.5]]), torch.tensor([0]), 0.4)
-    decisions = Decisions(properties, BUDGET.timeout, results.__setitem__)
+    decisions = Decisions(properties, BUDGET, results.__setitem__)
     with torch.no_grad():
         state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
     assert state is not None

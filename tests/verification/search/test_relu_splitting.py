@@ -34,7 +34,7 @@ def start(
 ) -> tuple[SearchState, Decisions, dict[int, Result]]:
     results: dict[int, Result] = {}
     properties = Properties.around(network, torch.tensor([image]), torch.tensor([0]), eps)
-    decisions = Decisions(properties, BUDGET.timeout, results.__setitem__)
+    decisions = Decisions(properties, BUDGET, results.__setitem__)
     with torch.no_grad():
         state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
     assert state is not None

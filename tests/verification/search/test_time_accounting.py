@@ -1,6 +1,15 @@
-"""Time accounting with a clock that the test winds by hand."""
+"""Time accounting with a clock that the test winds by hand, and with the clocks of the verifier."""
 
+import time
+
+import pytest
+import torch
+
+from helpers import dense
+from steadynet.verification.properties import Properties
+from steadynet.verification.search import pipeline
 from steadynet.verification.search.time_accounting import TimeAccounts
+from steadynet.verification.verify import make_verifier
 
 
 class HandClock:
@@ -51,3 +60,17 @@ def test_a_running_computation_is_over_when_a_property_it_serves_has_used_up_its
     accounts.charge([0, 1, 1, 1])
     assert accounts.is_over(0)
     assert not accounts.is_over(1)
+
+
+@pytest.mark.parametrize(("clock", "counts_sleep"), [("wall", True), ("cpu", False)])
+def test_seconds_are_those_of_the_chosen_clock(clock, counts_sleep, monkeypatch):
+    check = pipeline.check_images
+
+    def check_slowly(*arguments):
+        time.sleep(1.0)
+        check(*arguments)
+
+    monkeypatch.setattr(pipeline, "check_images", check_slowly)
+    properties = Properties.around(dense(3, 4, 2), torch.rand(1, 3), torch.tensor([0]), eps=0.01)
+    (result,) = make_verifier("branch_and_bound", {"clock": clock})(properties)
+    assert (result.seconds >= 1.0) == counts_sleep

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -15,6 +17,7 @@ class Budget:
         restarts: restarts of the attack.
         batch: subproblems per batch.
         memory: bytes per backward pass.
+        now: the clock that counts the seconds.
     """
 
     timeout: float
@@ -22,3 +25,4 @@ class Budget:
     restarts: int
     batch: int
     memory: int
+    now: Callable[[], float] = time.perf_counter

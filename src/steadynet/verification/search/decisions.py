@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
+from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.time_accounting import TimeAccounts
 
 
@@ -22,9 +23,9 @@ class Decisions:
         subproblems: per property, how many subproblems were bounded.
     """
 
-    def __init__(self, properties: Properties, timeout: float, on_result: Callable[[int, Result], None]) -> None:
+    def __init__(self, properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
         self.properties, self.on_result = properties, on_result
-        self.time = TimeAccounts(len(properties), timeout)
+        self.time = TimeAccounts(len(properties), budget.timeout, budget.now)
         self.open = set(range(len(properties)))
         self.stable: list[float | None] = [None] * len(properties)
         self.subproblems = [0] * len(properties)

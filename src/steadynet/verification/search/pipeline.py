@@ -57,7 +57,7 @@ def decide(
         arithmetic: the execution of the network that a proof shall hold for.
         on_result: is called once per property, as soon as it is decided.
     """
-    decisions = Decisions(properties, budget.timeout, on_result)
+    decisions = Decisions(properties, budget, on_result)
     try:
         _run_stages(PropertyBatch.of(properties, budget, arithmetic), decisions)
         decisions.charge()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,6 +17,7 @@ from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.pipeline import decide
 from steadynet.verification.verifiers.base import Verifier
 
+CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 NEURONS_AT_ONCE = 1_200_000  # ReLUs of all the properties of a group together
 
 
@@ -35,9 +37,14 @@ class BranchAndBound(Verifier):
         "float32", "what a proof holds for: the network run in float32 with sums in any order, or exact arithmetic"
     )
 
+    clock: Literal["wall", "cpu"] = setting(
+        "wall", "how seconds are counted: as time passes, or as time of the processor, summed over its threads"
+    )
+
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide the properties group by group; a group that crashes is tried again one property at a time."""
-        budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, self.memory * 2**20)
+        memory, now = self.memory * 2**20, CLOCKS[self.clock]
+        budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, memory, now)
         parameters = [parameter.requires_grad for parameter in properties.network.parameters()]
         try:
             properties.network.requires_grad_(False)
