@@ -105,6 +105,14 @@ def test_the_table_says_what_the_runs_hold(finished):
     base = rows["tiny", "natural", "stable_percent", 0.3]["value"]
     ours = rows["tiny", "madry+nbc", "stable_percent", 0.3]["value"]
     assert rows["tiny", "madry+nbc", "stable_percent_delta", 0.3]["value"] == pytest.approx(ours - base)
+    seconds = [epoch.cpu_seconds for epoch in RunDirectory(run).read_metrics()]
+    (minutes,) = [
+        row["value"]
+        for row in json.loads((out / "table.json").read_text())
+        if row["metric"] == "train_cpu_minutes" and (row["model"], row["label"]) == ("tiny", "natural")
+    ]
+    assert len(seconds) == 2
+    assert minutes == pytest.approx(sum(seconds) / 60)
     assert (out / "table.csv").read_text().count("\n") == len(json.loads((out / "table.json").read_text())) + 1
 
 

@@ -53,14 +53,14 @@ def test_a_damaged_evaluation_is_one_line(content, tmp_path):
 
 def test_metrics_read_back_as_themselves(tmp_path):
     run = RunDirectory(tmp_path)
-    later = EpochMetrics(2, "nbc", 0.1, 1e-3, 2.5, {"cross_entropy": 0.4})
+    later = EpochMetrics(2, "nbc", 0.1, 1e-3, 2.5, {"cross_entropy": 0.4}, cpu_seconds=4.5)
     run.add_metrics(METRICS)
     run.add_metrics(later)
     assert run.read_metrics() == [METRICS, later]
     first, second = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     common = ["epoch", "method", "radius", "lr", "seconds", "loss"]
     assert list(first) == [*common, "validation_accuracy", "stable_share_ibp"]
-    assert list(second) == common  # without validation images
+    assert list(second) == [*common, "cpu_seconds"]  # without validation images
 
 
 def test_an_epoch_that_is_trained_again_replaces_its_metrics_and_later_ones(tmp_path):

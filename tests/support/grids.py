@@ -11,7 +11,7 @@ from few_digits import load_few
 from runs import command_line, finish, write_inputs
 from steadynet.data.digits import Digits
 from steadynet.experiments.engines import local
-from steadynet.experiments.table import SECONDS
+from steadynet.experiments.table import MACHINE_METRICS
 
 GRID = """
 name = "small"
@@ -97,7 +97,7 @@ def words_of(grid: Path | str, out: Path, *words: str) -> list[str]:
 def table(out: Path) -> list[dict]:
     """Read the table, without the metrics that depend on how fast the machine is."""
     rows = json.loads((out / "table.json").read_text())
-    seconds = tuple(f"{name}{end}" for name in SECONDS for end in ("", "_delta"))
+    seconds = tuple(f"{name}{end}" for name in MACHINE_METRICS for end in ("", "_delta"))
     return [row for row in rows if row["metric"] not in seconds]
 
 

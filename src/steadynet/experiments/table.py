@@ -13,13 +13,15 @@ from steadynet.experiments.plan import is_evaluated
 from steadynet.experiments.shards import VerificationPlan
 from steadynet.experiments.tuning import missed_window
 from steadynet.experiments.variants import Variant
+from steadynet.runs.directory import RunDirectory
 from steadynet.runs.evaluation import Evaluation, read_evaluation
 from steadynet.verification.properties import Verdict
 from steadynet.verification.summary import VerdictSummary, summarise
 
 MISSED = "window not reached"  # the note of a variant without a network
 DELTA = "_delta"  # the end of a metric's name that is a difference to another variant
-SECONDS = ("time_s", "time_unsat_timeout_s")  # metrics that depend on the machine
+TRAINING_MINUTES = "train_cpu_minutes"
+MACHINE_METRICS = ("time_s", "time_unsat_timeout_s", TRAINING_MINUTES)  # metrics that depend on the machine
 OTHER_VERDICTS = [verdict for verdict in Verdict if verdict is not Verdict.UNSAT]  # beside the proved ones
 
 
@@ -83,6 +85,8 @@ def _rows(experiment: ExperimentDirectory, name: str, cell: Cell, plan: Verifica
     found = read_evaluation(run) if not note and is_evaluated(run, cell) else None
     right, images = (found.accuracy, found.accuracy_images) if found else (None, None)
     rows = [_share(row, "test_acc_percent", None, right, images)]
+    if (minutes := _training_minutes(run)) is not None:
+        rows.append(row(TRAINING_MINUTES, None, minutes))
     decided = {} if note else plan.stored_rows(run)
     for eps in cell.radii:
         verdicts = [decided[eps, index] for index in plan.index if (eps, index) in decided]
@@ -90,6 +94,15 @@ def _rows(experiment: ExperimentDirectory, name: str, cell: Cell, plan: Verifica
         rows += _verdict_rows(row, eps, summarise(verdicts) if complete else None)
         rows += _attack_rows(row, eps, found, cell.evaluation.attacks)
     return rows
+
+
+def _training_minutes(run: RunDirectory) -> float | None:
+    """Return the CPU minutes of all training steps; None before the end of the training, and if they are not known."""
+    if not run.weights.is_file():
+        return None
+    seconds = [epoch.cpu_seconds for epoch in run.read_metrics()]
+    known = [value for value in seconds if value is not None]
+    return sum(known) / 60 if known and len(known) == len(seconds) else None
 
 
 MakeRow = Callable[..., TableRow]
@@ -135,7 +148,7 @@ def _differences(rows: Sequence[TableRow], cells: Sequence[Cell]) -> list[TableR
     values = {(row.model, row.label, row.seed, row.metric, row.eps): row.value for row in rows}
     result = []
     for row in rows:
-        if row.label not in against or row.metric.startswith("n_"):
+        if row.label not in against or row.metric.startswith("n_") or row.metric == TRAINING_MINUTES:
             continue
         base = values.get((row.model, str(against[row.label]), row.seed, row.metric, row.eps))
         value = None if row.value is None or base is None else row.value - base

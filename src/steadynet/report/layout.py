@@ -173,7 +173,7 @@ def _best(metric: Metric, values: Iterable[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     if metric.is_delta:
         return 0.0
-    if len(there) < 2:
+    if len(there) < 2 or not metric.is_quality:
         return None
     return max(there) if metric.higher_is_better else min(there)
 

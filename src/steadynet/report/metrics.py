@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from steadynet.experiments.table import DELTA
+from steadynet.experiments.table import DELTA, TRAINING_MINUTES
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Metric:
 
     ``label`` and ``latex`` name it on the page and in LaTeX, and ``meaning`` explains it. ``score_label`` names it
     where every metric is scaled so that higher is better. ``is_delta`` marks the difference to another method's value.
+    ``is_quality`` is False for a number that says what a network cost, not how good it is: none of these is the best.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Metric:
     meaning: str
     higher_is_better: bool = True
     is_delta: bool = False
+    is_quality: bool = True
 
     @property
     def is_time(self) -> bool:
@@ -81,6 +83,15 @@ _METRICS = {
             "1/Time_U+T",
             "mean time per property that was proved (UNSAT) or timed out",
             higher_is_better=False,
+        ),
+        Metric(
+            TRAINING_MINUTES,
+            "Training (CPU min)",
+            "Training (CPU min)",
+            "1/Training",
+            "CPU minutes of all training steps, without validation",
+            higher_is_better=False,
+            is_quality=False,
         ),
     )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from steadynet.experiments.tuning import AccuracyWindow
@@ -28,6 +28,7 @@ PAPER = Side("paper", lambda entry: entry.paper)
 
 def table_charts(table: Table) -> list[Chart]:
     """Every figure that the table has numbers for. A table of differences has none."""
+    table = replace(table, lines=[line for line in table.lines if line.metric.is_quality])
     if not table.lines or any(line.metric.is_delta for line in table.lines):
         return []
     makers = (_overview, _similar_accuracy, _by_radius, _pareto, _beta, _gamma)

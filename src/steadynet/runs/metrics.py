@@ -18,11 +18,13 @@ class EpochMetrics:
         method: The training method of its phase.
         radius: The radius at its end.
         lr: The learning rate of its last step.
-        seconds: How long its batches took.
+        seconds: How long its batches took, by the clock on the wall.
         loss: The mean of each loss term over its batches.
         validation_accuracy: Accuracy on the validation images; None without validation images.
         stable_share_ibp: The mean share of ReLUs that interval bounds prove stable on validation images; None without
             such images, and for a network that interval bounds do not support.
+        cpu_seconds: The time that processors spent on its batches, summed over the threads of the process (of rank 0,
+            if there are several processes); None in runs of earlier versions.
     """
 
     epoch: int
@@ -33,6 +35,7 @@ class EpochMetrics:
     loss: Mapping[str, float]
     validation_accuracy: float | None = None
     stable_share_ibp: float | None = None
+    cpu_seconds: float | None = None
 
     @property
     def total_loss(self) -> float | None:
@@ -48,6 +51,8 @@ class EpochMetrics:
         content = asdict(self)
         if self.validation_accuracy is None:
             del content["validation_accuracy"], content["stable_share_ibp"]
+        if self.cpu_seconds is None:
+            del content["cpu_seconds"]
         return json.dumps(content)
 
     @classmethod

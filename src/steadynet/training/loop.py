@@ -180,7 +180,7 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
     order = _order(len(state.images), settings.seed, position.epoch)[position.batch * settings.batch_size :]
     state.network.train()
     for images, labels in data_sets.batches(state.images, settings.batch_size, order=order, augment=state.augment):
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         # The radius of this batch: ε rises over the first epochs, as the settings say.
         share = settings.radius_share(position.epoch + (position.batch + 1) / state.batches)
         batch_slice = state.group.slice_of(len(images))
@@ -192,6 +192,7 @@ def _epoch(state: TrainingState, phase: Phase, observer: Observer, interruption:
         objective.after_step(state.batch(images, labels, share), moment)
         position.batch += 1
         position.seconds += time.perf_counter() - started
+        position.cpu_seconds += time.process_time() - cpu_started
         observer.on_batch(position, phase, settings.eps * share)
         if state.group.any(interruption.requested) and position.batch < state.batches:
             _save_and_stop(state, phase)
@@ -237,6 +238,7 @@ def _measure(state: TrainingState, phase: Phase) -> EpochMetrics:
         radius=settings.eps * settings.radius_share(position.epoch + 1),
         lr=position.lr,
         seconds=round(position.seconds, 3),
+        cpu_seconds=round(position.cpu_seconds, 3),
         loss=position.means(),
     )
     if len(validation):

@@ -17,7 +17,8 @@ class Position:
         epoch: How many epochs are finished.
         batch: How many batches of the current epoch are finished.
         lr: The learning rate of the last step.
-        seconds: How long the batches of the current epoch took.
+        seconds: How long the batches of the current epoch took, by the clock on the wall.
+        cpu_seconds: The time that processors spent on them, summed over the threads of this process.
         sums: The sum of each loss term over the batches of the current epoch.
     """
 
@@ -25,6 +26,7 @@ class Position:
     batch: int = 0
     lr: float = 0.0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
