@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from PIL import Image
 
 from reports import experiment, of_the_paper, row, verdict, write_run
@@ -19,6 +21,7 @@ from steadynet.report.figures import write_figures
 from steadynet.report.interactive import chart_as_json
 from steadynet.report.layers import LayerShares
 from steadynet.report.layout import tables_of
+from steadynet.report.pareto import pareto_chart, stretched, undominated
 from steadynet.report.run_charts import run_charts
 from steadynet.report.table_charts import OURS, scores, table_charts
 from steadynet.verification.properties import Verdict
@@ -102,6 +105,82 @@ def test_labels_of_points_that_coincide_do_not_in_print(crowd):
     boxes = [label.get_window_extent() for label in figure.axes[0].texts]
     assert len(boxes) == 5
     assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+def three_numbers(model, method, accuracy, proved, seconds, eps=0.1):
+    """The rows of one network."""
+    values = [
+        ("test_acc_percent", None, accuracy),
+        ("unsat_percent", eps, proved),
+        ("time_unsat_timeout_s", eps, seconds),
+    ]
+    return [row(method, metric, value, radius, model=model) for metric, radius, value in values]
+
+
+def test_the_pareto_front_of_three_numbers():
+    # trades beats madry in all three; rs is the fastest; natural the most accurate; ibp equals trades; nothing was
+    # proved or timed out for sabr, which is otherwise as good as rs
+    points = {
+        "natural": (99.0, 0.0, -5.0),
+        "trades": (98.0, 50.0, -1.0),
+        "madry": (97.0, 40.0, -2.0),
+        "rs": (96.0, 45.0, -0.1),
+        "ibp": (98.0, 50.0, -1.0),
+        "sabr": (96.0, 45.0, -math.inf),
+    }
+    found = undominated(list(points.values()))
+    assert [name for name, best in zip(points, found, strict=True) if best] == ["natural", "trades", "rs", "ibp"]
+
+
+def test_the_pareto_figure_by_hand():
+    rows = three_numbers("M1", "natural", 99.0, 0.0, 5.0) + three_numbers("M1", "trades", 98.0, 50.0, 1.0)
+    rows += three_numbers("M1", "madry", 97.0, 40.0, 2.0) + three_numbers("M1", "rs", 96.0, 45.0, 0.1)
+    rows += three_numbers("M1", "sabr", 90.0, 40.0, None)
+    rows += three_numbers("C1", "trades", 60.0, 20.0, 0.01, 0.3) + three_numbers("C1", "rs", 50.0, 30.0, 0.02, 0.3)
+    rows += three_numbers("C2", "rs", 50.0, 30.0, 0.02, 0.3)  # alone: nothing to compare
+    (chart,) = [pareto_chart(table) for table in tables_of(experiment(rows))]
+    first, second = chart.panels
+    assert (first.title, second.title) == ("M1, ε 0.1", "C1, ε 0.3")
+    line, best, beaten = first.series
+    assert (best.labels, beaten.labels) == (["natural", "trades", "rs"], ["madry", "sabr"])
+    assert (best.strong, beaten.strong) == (True, False)
+    assert best.shades == [5.0, 1.0, 0.1]
+    assert beaten.shades == [2.0, None]
+    assert list(zip(line.x, line.y, strict=True)) == [
+        (stretched(98.0), stretched(50.0)),
+        (stretched(99.0), stretched(0.0)),
+    ], "rs is worse than trades in accuracy and proofs: it is on the front for its time only"
+    assert (first.shading.low, first.shading.high) == (0.01, 5.0)
+    assert second.shading == first.shading, "colours mean the same in all panels"
+    assert best.hover[1] == "trades: accuracy 98.0 %, proved 50.0 %, 1.00 s per proof"
+
+
+def test_the_pareto_figure_of_very_many_methods(tmp_path):
+    """Twenty-two methods in a small corner of the plot, and one far away: no label covers another."""
+    rows = three_numbers("M1", "far", 11.0, 0.0, 4.0)
+    for number in range(21):
+        rows += three_numbers(
+            "M1", f"method-{number}+nbc", 97 + 0.05 * (number % 5), 90 + 0.3 * (number // 5), 0.1 + number
+        )
+    (chart,) = [pareto_chart(table) for table in tables_of(experiment(rows))]
+    figure = draw(chart)
+    FigureCanvasAgg(figure).draw()
+    boxes = [Text.get_window_extent(label) for label in figure.axes[0].texts]  # without its line
+    assert len(boxes) == 22
+    assert not any(_covers(one, other) for one, other in itertools.combinations(boxes, 2))
+    shown = chart_as_json(chart)["panels"][0]
+    assert len(shown["layout"]["annotations"]) == 22
+    assert shown["wide"]
+    (bar,) = [trace for trace in shown["traces"] if "showscale" in trace["marker"]]
+    assert bar["marker"]["colorbar"]["ticktext"] == ["0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]
+    assert list(charts(experiment(rows))) == ["pareto"], "bars of so many methods could not be told apart"
+
+
+def _covers(one, other, slack=2.0):
+    """Whether two boxes overlap by more than some pixels: a box has room for letters that are not there."""
+    return (
+        min(one.x1, other.x1) - max(one.x0, other.x0) > slack and min(one.y1, other.y1) - max(one.y0, other.y0) > slack
+    )
 
 
 @pytest.fixture

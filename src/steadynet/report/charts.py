@@ -6,6 +6,7 @@ is decided here: colours, dashes, and the range of the y axis.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ class Kind(Enum):
     BARS = "bars"
     POINTS = "points"
     STEPS = "steps"
+    SHADED = "shaded"  # labelled points whose colour is a number; a series without such numbers is a line
 
 
 class Dash(Enum):
@@ -34,6 +36,15 @@ class Dash(Enum):
 # The colours of Okabe and Ito, which colour-blind people can tell apart. Their yellow is left out: it is too pale.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
+SHADES = (
+    "#C8E020",
+    "#5DC863",
+    "#21908D",
+    "#3B528B",
+    "#440154",
+)  # from low to high, distinct for colour-blind people, too
+MANY_LABELS = 12  # methods: with more of them, a figure needs the whole width, or cannot be read
+NO_SHADE = "#FFFFFF"  # of a point without a number
 
 
 @dataclass(frozen=True)
@@ -103,6 +114,8 @@ class Series:
     faint: bool = False
     labels: list[str] = field(default_factory=list)  # the texts written beside the points
     in_legend: bool = True
+    shades: list[float | None] = field(default_factory=list)  # the number behind each point's colour
+    strong: bool = False  # its shaded points are drawn with a strong outline, and their labels are bold
 
     @property
     def has_values(self) -> bool:
@@ -126,6 +139,48 @@ class Series:
 
 
 @dataclass(frozen=True)
+class ShadeScale:
+    """What the colours of shaded points mean: numbers from ``low`` to ``high``, on a logarithmic scale."""
+
+    label: str
+    low: float
+    high: float
+
+    def position(self, value: float) -> float:
+        """Where a number lies on the scale, from 0 for ``low`` to 1 for ``high``.
+
+        >>> scale = ShadeScale("seconds", 0.01, 1.0)
+        >>> [round(scale.position(value), 3) for value in (0.001, 0.1, 1.0)]
+        [0.0, 0.5, 1.0]
+        """
+        low, high = math.log10(self.low), math.log10(self.high)
+        place = (math.log10(max(value, self.low)) - low) / (high - low) if high > low else 0.0
+        return min(max(place, 0.0), 1.0)
+
+    def colour(self, value: float | None) -> str:
+        """The colour of a number: between those of ``SHADES``, or ``NO_SHADE`` for None.
+
+        >>> scale = ShadeScale("seconds", 0.01, 1.0)
+        >>> scale.colour(0.01), scale.colour(0.1), scale.colour(None)
+        ('#c8e020', '#21908d', '#FFFFFF')
+        """
+        if value is None:
+            return NO_SHADE
+        number, share = divmod(self.position(value) * (len(SHADES) - 1), 1.0)
+        pair = SHADES[int(number)], SHADES[min(int(number) + 1, len(SHADES) - 1)]
+        low, high = ([int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in pair)
+        mixed = (round((1 - share) * one + share * other) for one, other in zip(low, high, strict=True))
+        return "#" + "".join(f"{part:02x}" for part in mixed)
+
+    @property
+    def ticks(self) -> list[float]:
+        """The numbers to mark on the scale: 1, 2 and 5 times powers of ten."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        marks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
+
+
+@dataclass(frozen=True)
 class Panel:
     """One pair of axes."""
 
@@ -137,14 +192,23 @@ class Panel:
     log_x: bool = False
     percent: bool = False  # the y axis runs from 0 to 100
     tick_names: dict[float, str] = field(default_factory=dict)  # the texts of the ticks on the x axis, by value
+    y_tick_names: dict[float, str] = field(default_factory=dict)  # the same for the y axis
+    shading: ShadeScale | None = None  # for shaded points
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has so many labels that it needs the whole width of the page."""
+        return self.kind is Kind.SHADED and sum(len(series.labels) for series in self.series) > MANY_LABELS
 
     @property
     def x_range(self) -> tuple[float | None, float | None]:
         """The left and the right end of the x axis; None leaves an end to the program that draws."""
-        values = [float(x) for series in self.series for x in series.x] if self.kind is Kind.POINTS else []
+        is_scatter = self.kind in (Kind.POINTS, Kind.SHADED)
+        values = [float(x) for series in self.series for x in series.x] if is_scatter else []
         if not values:
             return None, None
-        margin = 0.18 * (max(values) - min(values)) or 0.5  # room for the labels
+        share = 0.18 if self.kind is Kind.POINTS else 0.1
+        margin = share * (max(values) - min(values)) or 0.5  # room for the labels
         return min(values) - margin, max(values) + margin
 
     @property
@@ -158,6 +222,9 @@ class Panel:
         if self.kind is Kind.POINTS and values:  # at least 10 points high: small differences stay small
             middle, half = (max(values) + min(values)) / 2, max(5.0, 0.65 * (max(values) - min(values)))
             return middle - half, middle + half
+        if self.kind is Kind.SHADED and values:
+            margin = 0.08 * (max(values) - min(values)) or 0.5
+            return min(values) - margin, max(values) + margin
         return None, None
 
 

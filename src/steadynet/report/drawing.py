@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 
-from steadynet.report.charts import Chart, Dash, Kind, Panel
-from steadynet.report.labels import Box, choose_places
+from steadynet.report.charts import NO_SHADE, SHADES, Chart, Dash, Kind, Panel, Series
+from steadynet.report.labels import Box, LabelledPoint, choose_places, place_labels
 
 Handles = dict[str, Artist]  # what the legend shows, by the name of the series
 
 LABEL_SIZE = MARKER_SIZE = 8  # points
 LABEL_HEIGHTS = (4, -10, 14, -20)  # points above the labelled point, in the order in which they are tried
+SHADED_SIZE = 9  # points, the size of a marker whose colour is a number
+SHADE_MAP = LinearSegmentedColormap.from_list("steadynet", SHADES)
 LINE_STYLES = {Dash.SOLID: "-", Dash.DASHED: "--", Dash.DOTTED: ":"}
 SETTINGS: dict[Any, Any] = {
     "font.size": 9,
@@ -36,13 +45,18 @@ def draw(chart: Chart) -> Figure:
     """Draw a chart as a matplotlib figure, with one legend below all panels."""
     across = min(chart.across, len(chart.panels))
     down = -(-len(chart.panels) // across)
-    widest = max(_width(panel) for panel in chart.panels)
-    figure = Figure(figsize=(max(across * widest, 4.5), 2.9 * down + 0.9))
+    widest, highest = max(map(_width, chart.panels)), max(map(_height, chart.panels))
+    figure = Figure(figsize=(max(across * widest, 4.5), highest * down + 0.9))
     axes = figure.subplots(down, across, squeeze=False).flatten()
     handles: Handles = {}
     for panel, axis in zip(chart.panels, axes, strict=False):
         drawn = _draw_panel(panel, axis)
         handles |= {series.name: drawn[series.name] for series in panel.series if series.in_legend}
+    if shading := next((panel.shading for panel in chart.panels if panel.shading), None):
+        colours = ScalarMappable(LogNorm(shading.low, shading.high), SHADE_MAP)
+        bar = figure.colorbar(colours, ax=list(axes), label=_plain(shading.label), fraction=0.04, pad=0.02, aspect=40)
+        bar.set_ticks(shading.ticks, labels=[f"{tick:g}" for tick in shading.ticks])
+        bar.minorticks_off()
     for axis in axes[len(chart.panels) :]:
         axis.set_axis_off()
     figure.suptitle(_plain(chart.title), fontsize=11, fontweight="bold", wrap=True)
@@ -57,9 +71,20 @@ def draw(chart: Chart) -> Figure:
 
 
 def _width(panel: Panel) -> float:
-    """The width in inches. Bars need room for their names."""
+    """The width in inches. Bars need room for their names, and points for their labels."""
     names = max((len(series.x) for series in panel.series), default=0)
+    if panel.kind is Kind.SHADED:
+        return min(3.6 + 0.25 * max(_labels(panel) - 4, 0), 8.0)
     return 3.2 if panel.kind is not Kind.BARS else min(max(3.2, 0.14 * names * len(panel.series) + 1.2), 7.0)
+
+
+def _height(panel: Panel) -> float:
+    """The height in inches."""
+    return min(2.9 + 0.13 * max(_labels(panel) - 4, 0), 5.2) if panel.kind is Kind.SHADED else 2.9
+
+
+def _labels(panel: Panel) -> int:
+    return sum(len(series.labels) for series in panel.series)
 
 
 def _plain(text: str) -> str:
@@ -70,6 +95,7 @@ def _plain(text: str) -> str:
 def _draw_panel(panel: Panel, axis: Axes) -> Handles:
     """Draw one panel and return what a legend can show of it."""
     handles = _draw_bars(panel, axis) if panel.kind is Kind.BARS else _draw_lines(panel, axis)
+    handles |= {series.name: _draw_shaded(panel, series, axis) for series in panel.series if series.shades}
     axis.set_title(_plain(panel.title))
     axis.set_xlabel(_plain(panel.x_label))
     axis.set_ylabel(_plain(panel.y_label))
@@ -79,7 +105,21 @@ def _draw_panel(panel: Panel, axis: Axes) -> Handles:
     axis.set_ylim(*panel.y_range)
     if panel.tick_names:
         axis.set_xticks(list(panel.tick_names), list(panel.tick_names.values()))
+    if panel.y_tick_names:
+        axis.set_yticks(list(panel.y_tick_names), list(panel.y_tick_names.values()))
     return handles
+
+
+def _draw_shaded(panel: Panel, series: Series, axis: Axes) -> Artist:
+    """Draw points whose colours are numbers, and return what a legend shows of them."""
+    colours = [panel.shading.colour(shade) if panel.shading else NO_SHADE for shade in series.shades]
+    outline: dict[str, Any] = {"edgecolors": "black" if series.strong else "#9A9A9A"}
+    outline |= {"linewidths": 1.6 if series.strong else 0.8}
+    places = [float(x) for x in series.x], [float("nan") if y is None else y for y in series.y]
+    axis.scatter(*places, s=SHADED_SIZE**2, c=colours, zorder=4 if series.strong else 3, **outline)
+    look: dict[str, Any] = {"markerfacecolor": NO_SHADE, "markeredgecolor": outline["edgecolors"]}
+    look |= {"markeredgewidth": outline["linewidths"], "markersize": SHADED_SIZE}
+    return Line2D([], [], linestyle="none", marker=series.style.marker, **look)
 
 
 def _draw_bars(panel: Panel, axis: Axes) -> Handles:
@@ -106,6 +146,8 @@ def _draw_bars(panel: Panel, axis: Axes) -> Handles:
 def _draw_lines(panel: Panel, axis: Axes) -> Handles:
     handles: Handles = {}
     for series in panel.series:
+        if series.shades:
+            continue
         style = series.style
         is_one_point = panel.kind is Kind.POINTS and len(series.x) == 1
         (handle,) = axis.plot(
@@ -127,6 +169,9 @@ def _draw_lines(panel: Panel, axis: Axes) -> Handles:
 
 def _write_labels(panel: Panel, axis: Axes) -> None:
     """Write each label beside its point, where it covers no marker and no other label."""
+    if panel.kind is Kind.SHADED:
+        _write_crowded_labels(panel, axis)
+        return
     points = [
         (float(x), y, label)
         for series in panel.series
@@ -144,8 +189,53 @@ def _write_labels(panel: Panel, axis: Axes) -> None:
         axis.annotate(_plain(label), (x, y), xytext=choices[number], textcoords="offset points", fontsize=LABEL_SIZE)
 
 
+def _write_crowded_labels(panel: Panel, axis: Axes) -> None:
+    """Write labels around many points. A label that stands away from its point has a line to it."""
+    ordered = sorted(panel.series, key=lambda series: not series.strong)
+    points = [
+        (float(x), y, label, series.strong)
+        for series in ordered
+        for x, y, label in zip(series.x, series.y, series.labels, strict=False)
+        if y is not None
+    ]
+    placed = [LabelledPoint(*_in_points(axis, x, y), _measured_width(label, bold)) for x, y, label, bold in points]
+    left, bottom, right, top = (72 / axis.figure.dpi * edge for edge in axis.get_window_extent().extents)
+    lines = [box for series in panel.series if not series.shades for box in _boxes_along(series, axis)]
+    area, half = Box(left, bottom, right - left, top - bottom), SHADED_SIZE / 2
+    offsets = place_labels(placed, LABEL_SIZE + 1, half, area, lines)
+    for (x, y, label, strong), offset in zip(points, offsets, strict=True):
+        axis.annotate(
+            _plain(label),
+            (x, y),
+            xytext=offset,
+            textcoords="offset points",
+            fontsize=LABEL_SIZE,
+            fontweight="bold" if strong else "normal",
+            color="black" if strong else "#4A4A4A",
+            arrowprops={"arrowstyle": "-", "color": "#B0B0B0", "linewidth": 0.6, "shrinkA": 0, "shrinkB": half},
+            zorder=5,
+        )
+
+
+def _boxes_along(series: Series, axis: Axes) -> list[Box]:
+    """Small boxes on a line, where no label should be."""
+    corners = [_in_points(axis, float(x), y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
+    boxes = []
+    for (left, low), (right, high) in pairwise(corners):
+        steps = max(1, round(math.hypot(right - left, high - low) / 3))
+        for number in range(steps + 1):
+            share = number / steps
+            boxes.append(Box(left + share * (right - left) - 1, low + share * (high - low) - 1, 2, 2))
+    return boxes
+
+
 def _label_width(label: str) -> float:
     return LABEL_SIZE * 0.6 * len(label)
+
+
+def _measured_width(label: str, bold: bool) -> float:
+    font = FontProperties(weight="bold" if bold else "normal")
+    return float(TextPath((0, 0), _plain(label), size=LABEL_SIZE, prop=font).get_extents().width) + 2
 
 
 def _in_points(axis: Axes, x: float, y: float) -> tuple[float, float]:

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from steadynet.errors import UserError
-from steadynet.report.charts import Chart, Dash, Kind, Panel, Series
-from steadynet.report.labels import Box, choose_places
+from steadynet.report.charts import NO_SHADE, SHADES, Chart, Dash, Kind, Panel, Series, ShadeScale
+from steadynet.report.labels import Box, LabelledPoint, choose_places, place_labels
 
 MARKERS = {  # plotly's name for each of matplotlib's markers
     "o": "circle",
@@ -28,6 +28,7 @@ LABEL_POSITIONS = [  # where a label can be, the preferred place first
     if (vertical, horizontal) != ("middle", "center")
 ]
 POINT_SIZE, LABEL_HEIGHT, PLOT_WIDTH, PLOT_HEIGHT = 12, 14, 320, 190  # pixels
+SHADED_SIZE, WIDE_PLOT = 13, (900, 430)  # pixels: a marker, and a plot over the whole width of the page
 DASHES = {Dash.SOLID: "solid", Dash.DASHED: "dash", Dash.DOTTED: "dot"}
 
 
@@ -53,19 +54,7 @@ def chart_as_json(chart: Chart) -> dict[str, Any]:
 
 def _panel_as_json(panel: Panel) -> dict[str, Any]:
     """A panel: a title, and the traces and the layout of a plotly figure."""
-    x_axis: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
-    y_axis: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
-    if panel.log_x:
-        x_axis |= {"type": "log", "dtick": "D2"}  # ticks at 1, 2 and 5
-    elif panel.kind is Kind.BARS:
-        x_axis["type"] = "category"
-    if panel.tick_names:
-        x_axis |= {"tickvals": list(panel.tick_names), "ticktext": list(panel.tick_names.values())}
-    for axis, (low, high) in ((x_axis, panel.x_range), (y_axis, panel.y_range)):
-        if low is not None and high is not None:
-            axis["range"] = [low, high]
-        elif low is not None:
-            axis["rangemode"] = "tozero"
+    x_axis, y_axis = _axes(panel)
     positions, traces, seen = _label_positions(panel), [], set()
     for number, series in enumerate(panel.series):
         trace = _trace(panel, series)
@@ -74,7 +63,29 @@ def _panel_as_json(panel: Panel) -> dict[str, Any]:
         in_legend = series.in_legend and series.name not in seen  # each name once, however many points have it
         traces.append(trace | {"legendgroup": series.name, "showlegend": in_legend})
         seen.add(series.name)
-    return {"title": panel.title, "traces": traces, "layout": {"xaxis": x_axis, "yaxis": y_axis}}
+    if panel.shading:
+        traces.append(_colour_bar(panel.shading))
+    layout = {"xaxis": x_axis, "yaxis": y_axis, "annotations": _annotations(panel)}
+    return {"title": panel.title, "wide": panel.is_wide, "traces": traces, "layout": layout}
+
+
+def _axes(panel: Panel) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The layout of the x axis and of the y axis."""
+    x_axis: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
+    y_axis: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
+    if panel.log_x:
+        x_axis |= {"type": "log", "dtick": "D2"}  # ticks at 1, 2 and 5
+    elif panel.kind is Kind.BARS:
+        x_axis["type"] = "category"
+    for axis, names in ((x_axis, panel.tick_names), (y_axis, panel.y_tick_names)):
+        if names:
+            axis |= {"tickvals": list(names), "ticktext": list(names.values())}
+    for axis, (low, high) in ((x_axis, panel.x_range), (y_axis, panel.y_range)):
+        if low is not None and high is not None:
+            axis["range"] = [low, high]
+        elif low is not None:
+            axis["rangemode"] = "tozero"
+    return x_axis, y_axis
 
 
 def _trace(panel: Panel, series: Series) -> dict[str, Any]:
@@ -87,6 +98,13 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
         pattern = {"shape": PATTERNS.get(style.hatch, ""), "fillmode": "overlay", "fgcolor": "white", "size": 7}
         pattern |= {"solidity": 0.2, "fgopacity": 0.8}
         return trace | {"type": "bar", "marker": {"color": style.colour, "pattern": pattern}}
+    if series.shades:
+        return trace | {
+            "type": "scatter",
+            "mode": "markers",
+            "hoverinfo": "text",
+            "marker": _shaded_marker(panel, series),
+        }
     symbol = MARKERS.get(style.marker, "circle") + ("-open" if series.is_open else "")
     line = {"color": style.colour, "dash": DASHES[series.dash], "width": 1.5 if series.faint else 2}
     marker = {"color": style.colour, "symbol": symbol, "size": 8}
@@ -97,6 +115,61 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
         labels = {"mode": "markers+text", "text": [escaped(text) for text in series.labels], "cliponaxis": False}
         return trace | labels | {"marker": marker | {"size": POINT_SIZE}}
     return trace | {"mode": "lines+markers" if style.marker else "lines"}
+
+
+def _shaded_marker(panel: Panel, series: Series) -> dict[str, Any]:
+    """The markers of points whose colours are numbers."""
+    outline = {"color": "#000000" if series.strong else "#9a9a9a", "width": 2 if series.strong else 1}
+    colours = [panel.shading.colour(shade) if panel.shading else NO_SHADE for shade in series.shades]
+    symbol = MARKERS.get(series.style.marker, "circle")
+    return {"symbol": symbol, "size": SHADED_SIZE, "line": outline, "color": colours}
+
+
+def _colour_bar(scale: ShadeScale) -> dict[str, Any]:
+    """A trace without points, whose colour bar shows the scale of the shaded points."""
+    colours = [[number / (len(SHADES) - 1), colour] for number, colour in enumerate(SHADES)]
+    bar: dict[str, Any] = {"title": {"text": escaped(scale.label), "side": "right"}, "thickness": 12, "outlinewidth": 0}
+    bar |= {
+        "tickvals": [scale.position(tick) for tick in scale.ticks],
+        "ticktext": [f"{tick:g}" for tick in scale.ticks],
+    }
+    marker = {"color": [0], "cmin": 0, "cmax": 1, "colorscale": colours, "showscale": True, "colorbar": bar}
+    return {"type": "scatter", "mode": "markers", "x": [None], "y": [None], "marker": marker, "showlegend": False}
+
+
+def _annotations(panel: Panel) -> list[dict[str, Any]]:
+    """The labels of shaded points. A label that stands away from its point has a line to it.
+
+    As for other labels, the size of the plot on the page is known only roughly.
+    """
+    (left, right), (bottom, top) = panel.x_range, panel.y_range
+    if panel.kind is not Kind.SHADED or left is None or right is None or bottom is None or top is None:
+        return []
+    across, up = WIDE_PLOT if panel.is_wide else (PLOT_WIDTH, PLOT_HEIGHT)
+    points = [
+        (float(x), y, label, series.strong)
+        for series in sorted(panel.series, key=lambda series: not series.strong)
+        for x, y, label in zip(series.x, series.y, series.labels, strict=False)
+        if y is not None
+    ]
+    placed = [
+        LabelledPoint(across * (x - left) / (right - left), up * (y - bottom) / (top - bottom), 7.5 * len(label))
+        for x, y, label, _ in points
+    ]
+    offsets = place_labels(placed, LABEL_HEIGHT, SHADED_SIZE / 2, Box(0, 0, across, up))
+    return [
+        _annotation(point, x + place.width / 2, y + LABEL_HEIGHT / 2)
+        for point, place, (x, y) in zip(points, placed, offsets, strict=True)
+    ]
+
+
+def _annotation(point: tuple[float, float, str, bool], right: float, up: float) -> dict[str, Any]:
+    """One label, whose middle is so many pixels to the right of its point and above it."""
+    x, y, label, strong = point
+    text = f"<b>{escaped(label)}</b>" if strong else escaped(label)
+    place = {"x": x, "y": y, "ax": right, "ay": -up, "showarrow": True, "arrowhead": 0, "arrowwidth": 0.7}
+    look = {"arrowcolor": "#b0b0b0", "standoff": SHADED_SIZE / 2, "borderpad": 0, "font": {"size": 12}}
+    return {"text": text, **place, **look}
 
 
 def _label_positions(panel: Panel) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""The figures drawn from a table: overview, bars at similar accuracy, curves over radii, Pareto front, sweeps."""
+"""The figures drawn from a table: overview, bars at similar accuracy, curves over radii, sweeps; and ``pareto``'s."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from statistics import fmean
 
 from steadynet.experiments.tuning import AccuracyWindow
 from steadynet.experiments.variants import Value, Variant
-from steadynet.report.charts import GREY, Chart, Kind, Panel, Series, Style, chart_of, styles
+from steadynet.report.charts import GREY, MANY_LABELS, Chart, Kind, Panel, Series, Style, chart_of, styles
 from steadynet.report.layout import Entry, Line, Table
 from steadynet.report.metrics import Metric, radius
+from steadynet.report.pareto import pareto_chart
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def table_charts(table: Table) -> list[Chart]:
     table = replace(table, lines=[line for line in table.lines if line.metric.is_quality])
     if not table.lines or any(line.metric.is_delta for line in table.lines):
         return []
-    makers = (_overview, _similar_accuracy, _by_radius, _pareto, _beta, _gamma)
+    makers = (_overview, _similar_accuracy, _by_radius, pareto_chart, _beta, _gamma)
     return [chart for chart in (maker(table) for maker in makers) if chart]
 
 
@@ -76,6 +77,8 @@ def _overview(table: Table) -> Chart | None:
     """Figure 2 of the paper: one panel for us and one for the paper, one group per metric, one bar per method."""
     if len({variant.method for variant in table.variants.values()}) < len(table.variants):
         return None  # a table of several variants of one method has figures of its own
+    if len(table.variants) > MANY_LABELS:
+        return None  # nobody can tell so many bars apart
     looks, panels = styles(table.variants.values()), []
     for side in _sides(table):
         found = scores(table, side)
@@ -134,10 +137,11 @@ def _by_radius(table: Table) -> Chart | None:
         return None
     panels = []
     for model in table.models:
+        part = table.of_model(model)
         for name in ("unsat_percent", "stable_percent"):
-            lines = [line for line in table.lines if line.metric.name == name and line.eps is not None]
+            lines = [line for line in part.lines if line.metric.name == name and line.eps is not None]
             if len(lines) > 1:
-                panels.append(_radius_panel(table, model, lines))
+                panels.append(_radius_panel(part, model, lines))
     note = "Faint dotted lines are the paper's." if table.has_paper else ""
     return chart_of(f"{table.name}-radii", "By radius", table.title, panels, note, across=2)
 
@@ -157,49 +161,6 @@ def _radius_panel(table: Table, model: str, lines: list[Line]) -> Panel:
         drawable.append(Series("paper", x[:1], [None], Style(GREY, "", ""), faint=True))  # for the legend only
     title = f"{model}: {metric.label}"
     return Panel(title, "ε", metric.label, Kind.LINES, drawable, percent=True, tick_names=ticks)
-
-
-def _pareto(table: Table) -> Chart | None:
-    """Test accuracy against proved properties: one panel per radius, one point per network, and the Pareto front."""
-    accuracy = next((line for line in table.lines if line.metric.name == "test_acc_percent"), None)
-    if accuracy is None or len(table.columns) < 2:
-        return None
-    proved = [line for line in table.lines if line.metric.name == "unsat_percent"]
-    panels = [_pareto_panel(table, accuracy, line) for line in proved]
-    note = "Each point is one network; further up and to the right is better. No network is better in both numbers "
-    note += "than one on the dashed front."
-    return chart_of(f"{table.name}-pareto", "Accuracy and proofs", table.title, panels, note)
-
-
-def _pareto_panel(table: Table, accuracy: Line, proved: Line) -> Panel:
-    looks, several = styles(table.variants.values()), len(table.models) > 1
-    points = [
-        (column, across.value, up.value)
-        for column, across, up in zip(table.columns, accuracy.entries, proved.entries, strict=True)
-        if across.value is not None and up.value is not None
-    ]
-    series = [
-        Series(label, [x], [y], looks[label], [f"{model}, {label}"], labels=[model if several else label])
-        for (model, label), x, y in points
-    ]
-    front = pareto_front([(x, y) for _, x, y in points])
-    if len(front) > 1:
-        style = Style(GREY, "", "", dashed=True)
-        series.append(Series("Pareto front", [x for x, _ in front], [y for _, y in front], style))
-    return Panel(f"ε {radius(proved.eps)}", "test accuracy %", "proved (UNSAT) %", Kind.POINTS, series)
-
-
-def pareto_front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that no other point beats in both coordinates, from left to right.
-
-    >>> pareto_front([(1, 3), (2, 2), (1, 1), (3, 0)])
-    [(1, 3), (2, 2), (3, 0)]
-    """
-    front: list[tuple[float, float]] = []
-    for x, y in sorted(set(points), key=lambda point: (-point[0], -point[1])):
-        if not front or y > front[-1][1]:
-            front.append((x, y))
-    return front[::-1]
 
 
 def _beta(table: Table) -> Chart | None:

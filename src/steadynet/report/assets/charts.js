@@ -36,12 +36,12 @@ const AXIS = { gridcolor: "#e8ebee", zerolinecolor: "#c0c6cc", linecolor: "#5760
 function panelView(panel) {
   const plot = make("div", { class: "plot", role: "img", "aria-label": panel.title });
   waiting.set(plot, () => {
-    const { xaxis, yaxis } = panel.layout;
-    const layout = { ...LAYOUT, xaxis: { ...xaxis, ...AXIS }, yaxis: { ...yaxis, ...AXIS } };
+    const { xaxis, yaxis, annotations } = panel.layout;
+    const layout = { ...LAYOUT, annotations, xaxis: { ...xaxis, ...AXIS }, yaxis: { ...yaxis, ...AXIS } };
     plotly().newPlot(plot, panel.traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
   });
   inView.observe(plot);
-  return make("div", { class: "panel" }, make("h4", {}, panel.title), plot);
+  return make("div", { class: panel.wide ? "wide panel" : "panel" }, make("h4", {}, panel.title), plot);
 }
 
 function chartView(chart) {
