@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -128,7 +129,7 @@ def test_another_search_replaces_the_published_steps(method):
 def test_recipes_are_shares_of_the_training_and_flags_win():
     settings = resolve({"data": "mnist", "method": "ibp+nbc", "epochs": 70})
     assert (settings.hold, settings.warmup, settings.ramp) == (1.0, 20.0, "smooth")
-    assert (settings.lr, settings.gradient_clip, settings.initialisation) == (5e-4, 10.0, "ibp")
+    assert (settings.lr, settings.gradient_clip, settings.initialisation) == (5e-4, 10.0, "auto")
     assert (settings.schedule, settings.drops) == ("drops", (0.714, 0.857))
     short = resolve({"data": "cifar10", "method": "sabr", "epochs": 16, "hold": 0.0, "lr": 1e-3, "gradient_clip": 0.0})
     assert (short.hold, short.warmup, short.lr, short.gradient_clip) == (0.0, 8.0, 1e-3, 0.0)
@@ -145,13 +146,60 @@ def test_recipes_are_shares_of_the_training_and_flags_win():
     assert [settings.radius_share(epochs) for epochs in (0.0, 1.0, 21.0, 70.0)] == pytest.approx([0, 0, 1, 1])
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"data": "mnist", "epochs": 70}, ("drops", 5e-4)),
+        ({"data": "mnist", "epochs": 35}, ("drops", 5e-4)),
+        ({"data": "mnist", "epochs": 34}, ("one-cycle", 2e-3)),
+        ({"data": "cifar10", "epochs": 80}, ("drops", 5e-4)),
+        ({"data": "cifar10", "epochs": 79}, ("one-cycle", 2e-3)),
+        ({"data": "cifar10", "epochs": 20, "schedule": "drops"}, ("drops", 5e-4)),
+        ({"data": "cifar10", "epochs": 160, "schedule": "one-cycle"}, ("one-cycle", 2e-3)),
+        ({"data": "cifar10", "epochs": 20, "lr": 1e-3}, ("one-cycle", 1e-3)),
+    ],
+)
+def test_a_short_certified_training_has_one_cycle_of_a_larger_rate(given, expected):
+    settings = resolve({"method": "sabr", **given})
+    assert (settings.schedule, settings.lr) == expected
+
+
+def test_other_methods_have_their_rate_for_any_number_of_epochs():
+    for method in ("nbc", "rs", "madry"):
+        settings = resolve({"data": "cifar10", "method": method, "epochs": 2})
+        assert (settings.schedule, settings.lr, settings.initialisation) == ("constant", 1e-5, "default")
+
+
+@pytest.mark.parametrize(("normalised", "expected"), [(False, "default"), (True, "ibp")])
+def test_the_initial_weights_depend_on_batch_norm(normalised, expected, tmp_path):
+    torch.manual_seed(0)
+    middle = [nn.BatchNorm1d(200)] if normalised else []
+    network = nn.Sequential(nn.Flatten(), nn.Linear(36, 200), *middle, nn.ReLU(), nn.Linear(200, 2))
+    images = SimpleNamespace(images=torch.rand(40, 1, 6, 6), labels=torch.arange(40) % 2)
+    data = SimpleNamespace(train=images, test=images, classes=("even", "odd"))
+    settings = resolve({"method": "ibp", "eps": 0.1, "epochs": 1, "lr": 1e-9})  # such a rate changes nothing
+    run = train(settings, tmp_path / "run", network=network, data=data)
+    assert settings.initialisation == "auto"
+    assert run.read_config().settings["initialisation"] == expected
+    std = math.sqrt(2 * math.pi) / 36 if normalised else 1 / math.sqrt(3 * 36)
+    assert network[1].weight.std().item() == pytest.approx(std, rel=0.1)
+
+
+def test_a_configuration_of_an_earlier_version_keeps_its_initial_weights():
+    settings = resolve({"method": "ibp", "initialisation": "ibp", "epochs": 1})
+    assert resolve(settings.as_config()).initialisation == "ibp"
+
+
 def test_a_certified_training_says_its_recipe_and_follows_it(tmp_path, capsys):
     write_inputs(tmp_path)
     run = tmp_path / "run"
-    assert main(["train", *tiny(tmp_path, method="sabr+nbc", epochs="4", lr="1e-2"), "--out", str(run)]) == 0
+    assert (
+        main(["train", *tiny(tmp_path, method="sabr+nbc", epochs="4", lr="1e-2", schedule="drops"), "--out", str(run)])
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "training: lr 0.01, schedule drops" in shown
-    assert "initialisation ibp" in shown
+    assert "initialisation auto" in shown
     metrics = RunDirectory(run).read_metrics()
     eps = RunDirectory(run).read_config().eps
     assert 0 < metrics[0].radius < eps

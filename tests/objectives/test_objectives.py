@@ -12,6 +12,7 @@ from steadynet import NBC
 from steadynet.errors import UserError
 from steadynet.networks.preactivations import Activations, activations
 from steadynet.objectives import Batch, Combination, available, build, parts_of
+from steadynet.training.settings import resolve
 
 NAMES = sorted(available())
 METHODS = NAMES + [f"{name}+nbc" for name in NAMES if not available()[name].is_regulariser]
@@ -239,6 +240,31 @@ def test_rs_without_clipping_bounds_the_whole_box():
 )
 def test_published_settings(name, data, eps, expected):
     assert available()[name].published(data, eps) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "eps", "given", "expected"),
+    [
+        ("cifar10", "8/255", {}, 1.2e-4),
+        ("cifar10", "2/255", {}, 1.2e-4),
+        ("cifar10", "2/255", {"rs_weight": "published"}, 1e-3),
+        ("cifar10", "8/255", {"rs_weight": "published"}, 2e-3),
+        ("cifar10", "8/255", {"rs_weight": 2e-3}, 2e-3),  # as in a run of an earlier version
+        ("mnist", "0.2", {}, 1e-4),
+        ("mnist", "0.2", {"rs_weight": "published"}, 1e-4),
+        ("mnist", "0.3", {"rs_weight": "published"}, 1.2e-4),
+        ("digits", "0.3", {"rs_weight": "published"}, 1.2e-4),
+    ],
+)
+def test_the_weight_of_rs_is_a_number_in_the_end(data, eps, given, expected):
+    settings = resolve({"data": data, "eps": eps, "method": "rs", **given})
+    assert settings.methods["rs"]["rs_weight"] == expected
+    assert resolve(settings.as_config()).methods == settings.methods
+
+
+def test_the_published_weight_needs_a_data_set():
+    with pytest.raises(UserError, match="give the number"):
+        build("rs", {"rs": {"rs_weight": "published"}})
 
 
 def test_nbc_is_the_natural_loss_and_the_term():

@@ -118,8 +118,6 @@ def test_a_flat_setting_is_for_every_part_and_a_table_for_one():
         ("mnist", "0.1", "rs", "rs_weight", 1.2e-4),
         ("mnist", "0.2", "rs", "rs_weight", 1e-4),
         ("mnist", "0.3", "rs", "rs_weight", 1.2e-4),
-        ("cifar10", "2/255", "rs", "rs_weight", 1e-3),
-        ("cifar10", "8/255", "rs", "rs_weight", 2e-3),
     ],
 )
 def test_published_settings(data, eps, part, key, value):

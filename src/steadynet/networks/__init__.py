@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from steadynet.errors import UserError, one_line
 from steadynet.networks.custom import load_factory
 from steadynet.networks.grafting import GRAFTED, with_grafted_relus
-from steadynet.networks.initialisation import initialise_for_intervals
+from steadynet.networks.initialisation import initialise_for_intervals, suits_narrow_intervals
 from steadynet.networks.normalise import Normalise
 from steadynet.networks.paper import ARCHITECTURES, Architecture
 from steadynet.plugins import choose
@@ -26,6 +26,7 @@ __all__ = [
     "custom_source",
     "grafted_if_named",
     "initialise_for_intervals",
+    "suits_narrow_intervals",
 ]
 
 

@@ -117,11 +117,18 @@ class Moment(NamedTuple):
 class Recipe:
     """How the authors of a method train with it, for the settings that the user does not give.
 
-    ``TrainingSettings`` explains each field.
+    ``TrainingSettings`` explains each field that is not listed here.
 
     Attributes:
+        short_below: A training of fewer epochs has the schedule ``one-cycle``. Rates that fall late in a long training
+            leave a short one with too few steps at each rate.
+        one_cycle_lr: The learning rate of the schedule ``one-cycle``; ``lr`` unless given.
         hold_share: The setting ``hold`` as a share of all epochs.
         warmup_share: The setting ``warmup`` as a share of all epochs.
+
+    >>> recipe = Recipe(lr=5e-4, schedule="drops", short_below=80, one_cycle_lr=2e-3)
+    >>> [(recipe.schedule_for(epochs), recipe.lr_for(recipe.schedule_for(epochs))) for epochs in (20, 160)]
+    [('one-cycle', 0.002), ('drops', 0.0005)]
     """
 
     lr: float | None = None
@@ -131,8 +138,18 @@ class Recipe:
     hold_share: float = 0.0
     warmup_share: float = 0.0
     gradient_clip: float = 0.0
-    initialisation: Literal["default", "ibp"] = "default"
+    initialisation: Literal["default", "ibp", "auto"] = "default"
     batch_norm: Literal["running", "precise"] = "running"
+    short_below: int = 0
+    one_cycle_lr: float | None = None
+
+    def schedule_for(self, epochs: int) -> str:
+        """Return the schedule of a training of so many epochs."""
+        return "one-cycle" if epochs < self.short_below else self.schedule
+
+    def lr_for(self, schedule: str) -> float | None:
+        """Return the learning rate that goes with a schedule; None if the method has no rate of its own."""
+        return self.one_cycle_lr if schedule == "one-cycle" and self.one_cycle_lr is not None else self.lr
 
 
 @dataclass(frozen=True, kw_only=True)

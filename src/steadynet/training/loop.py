@@ -35,6 +35,7 @@ from steadynet.training.preparation import (
     keep_model_source,
     open_run,
     set_initial_weights,
+    with_initialisation,
 )
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
@@ -90,8 +91,10 @@ def train(
         group.on_rank_zero(lambda: check_place(run, settings, overwrite))
         dataset = data_sets.load(settings.data if data is None else data)
         torch.manual_seed(settings.seed)
-        config = RunConfig(settings.as_config(), input_facts(settings, dataset))
-        network = fitting_network(network, config, dataset)
+        facts = input_facts(settings, dataset)
+        network = fitting_network(network, RunConfig(settings.as_config(), facts), dataset)
+        settings = with_initialisation(settings, network)
+        config = RunConfig(settings.as_config(), facts)
         set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
         group.on_rank_zero(lambda: open_run(run, settings, config, overwrite))
@@ -145,6 +148,7 @@ def resume(
         dataset = data_sets.load(settings.data if data is None else data)
         torch.manual_seed(settings.seed)
         network = fitting_network(network, config, dataset, run)
+        settings = with_initialisation(settings, network)
         if not run.checkpoint.is_file():
             set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)

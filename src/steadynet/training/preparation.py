@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from pathlib import Path
+from typing import Literal
 
 from torch import nn
 
@@ -75,6 +76,14 @@ def fitting_network(
         UserError: The network cannot take the images, or has another number of classes.
     """
     return networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
+
+
+def with_initialisation(settings: TrainingSettings, network: nn.Module) -> TrainingSettings:
+    """Return the settings with the initialisation ``auto`` replaced by the one that fits the network."""
+    if settings.initialisation != "auto":
+        return settings
+    fitting: Literal["default", "ibp"] = "ibp" if networks.suits_narrow_intervals(network) else "default"
+    return dataclasses.replace(settings, initialisation=fitting)
 
 
 def set_initial_weights(network: nn.Module, settings: TrainingSettings) -> None:
