@@ -52,7 +52,7 @@ class ReLUStable(AttackingObjective):
         """Return the settings with w_rs as a number: on CIFAR-10, the published one only if the user asks for it.
 
         While ε is small, bounds are narrow and no tanh is saturated. On an untrained C1 at 0.8/255, the gradient of the
-        stability term with the published weight is 70 times as large as that of the cross-entropy; on M1, half as large.
+        stability term with the published weight is 70 times that of the cross-entropy; on M1, half of it.
         """
         completed = super().completed(given, data, eps)
         wanted = given.get("rs_weight", cls.rs_weight if data == "cifar10" else PUBLISHED)
