@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from steadynet.experiments.cells import Cell, cells_of
 from steadynet.experiments.grid import GRIDS, read_grid
+from steadynet.experiments.grid_tables import Tables
 from steadynet.files import read_toml, write_text
 from steadynet.training.settings import TrainingSettings, resolve
 
@@ -16,7 +17,6 @@ GRID = Path(str(GRIDS / "methods.toml"))
 SCALE = "laptop"
 MARK = "# The rest of this file is written by benchmarks/method_minutes.py and benchmarks/tune_methods.py.\n"
 MINUTES = {"M1": 2.0, "C1": 4.0}  # CPU minutes of a training, by network
-VALIDATION = 0.1  # the share of the training images that is held out: the default of the training
 Place = tuple[str, str]  # the names of a model and of a method in the grid
 
 
@@ -36,9 +36,20 @@ def add_choice(parser: Any) -> None:
 
 
 def chosen_cells(models: list[str] | None, methods: list[str] | None) -> list[Cell]:
-    """The cells of the grid that were chosen, each with seed 0."""
+    """The cells of the grid that were chosen, each with seed 0 and as they are before tuning."""
     only = {"model": models, "method": methods}
-    return cells_of(read_grid("methods", SCALE), [0], {kind: names for kind, names in only.items() if names})
+    grid = read_grid("methods", SCALE)
+    untuned = {name: replace(table, methods=_untuned(table.methods)) for name, table in grid.models.items()}
+    grid = replace(grid, models=untuned)
+    return cells_of(grid, [0], {kind: names for kind, names in only.items() if names})
+
+
+def _untuned(tables: Mapping[str, Tables]) -> dict[str, Tables]:
+    """The tables of a model's methods without what tuning chose: the learning rate and the settings of parts."""
+    kept = {
+        name: {key: value for key, value in table.training.items() if key != "lr"} for name, table in tables.items()
+    }
+    return {name: Tables(training=training) for name, training in kept.items()}
 
 
 def read_settings() -> dict[Place, MethodSettings]:
@@ -89,8 +100,3 @@ def rises_by_itself(settings: TrainingSettings) -> bool:
     """Whether the method's recipe makes ε rise. For the other methods that attack, the grid has to."""
     given = {"data": settings.data, "eps": settings.eps, "method": settings.plan[0].method, "epochs": 100}
     return bool(resolve(given).warmup)
-
-
-def all_places(cells: Iterable[Cell]) -> list[Place]:
-    """The model and the method of each cell."""
-    return [(cell.model, cell.variant.label) for cell in cells]
