@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import torch
@@ -14,6 +15,7 @@ from steadynet.graph.execution import first_deviation
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Scale
 from steadynet.graph.purity import same_bits
+from steadynet.graph.recorded_calls import RecordedCalls
 from steadynet.graph.trace import Trace, UnsupportedNetworkError
 from steadynet.networks.evaluation_mode import evaluation_mode
 
@@ -62,3 +64,32 @@ def check_agreement(graph: Graph, trace: Trace, calls: Mapping[int, torch.fx.Nod
         raise UnsupportedNetworkError(
             f"{name} {'overflows' if deviation.overflows else 'was read wrongly'}: {deviation}"
         )
+
+
+def check_calls(trace: Trace, images: Tensor) -> None:
+    """Check that a network calls the same functions when it is run as when it was traced, also for gradients.
+
+    Python code may tell the two apart (``isinstance(x, Tensor)``, ``torch.is_grad_enabled()``), or count the images of
+    a batch, and compute something else, which outputs show for rare images only.
+
+    Args:
+        trace: The trace of the network.
+        images: What to run it on, (batch, *shape); with gradients, the first image alone.
+
+    Raises:
+        UnsupportedNetworkError: A call is another, or the network looks at the values of its images.
+    """
+    network, name = trace.network, type(trace.network).__name__
+    weights = itertools.chain(network.parameters(), network.buffers())
+    without_gradients = any(weight.is_inference() for weight in weights)
+    for some, gradients in ((images, False), (images[:1], not without_gradients)):
+        with torch.inference_mode(False), torch.set_grad_enabled(gradients):
+            given = some.clone()
+            with evaluation_mode(network), RecordedCalls(given) as record:
+                network(given)
+            traced = trace.record_on(some.clone())
+        if record.looked_by or record.calls != traced.calls:
+            mode = "with gradients" if gradients else f"on {len(some)} images"
+            raise UnsupportedNetworkError(
+                f"{name} was read wrongly: its forward does something else when it is run {mode} than when it is traced"
+            )

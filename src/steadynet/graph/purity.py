@@ -9,16 +9,20 @@ from torch import Tensor, nn
 
 from steadynet.devices import plain_convolutions
 from steadynet.errors import one_line
+from steadynet.graph.recorded_calls import RecordedCalls
+from steadynet.graph.state import clocks_read, other_state, random_state, same_state, weights_and_numbers
 from steadynet.graph.trace import UnsupportedNetworkError
 from steadynet.networks.evaluation_mode import evaluation_mode
 
 BATCH = 3  # images that a network is tried on
+LARGE_BATCH = 33  # images of a batch that only the calls are compared on
 
 
 def check_function(network: nn.Module, images: Tensor) -> Tensor:
     """Check that a network computes its output from each image alone, and changes nothing.
 
-    It takes three passes on three images. Outputs are compared bit for bit, so noise of any size is seen.
+    It takes some passes on three images. Outputs are compared bit for bit, so noise of any size is seen; noise that is
+    rare is seen by the random numbers that it takes.
 
     Args:
         network: The network. It is run in evaluation mode.
@@ -29,7 +33,8 @@ def check_function(network: nn.Module, images: Tensor) -> Tensor:
 
     Raises:
         UnsupportedNetworkError: The network changes the images that it is given, or its own weights, buffers or
-            numbers; it has noise or other state; or it mixes the images of a batch.
+            other attributes; it has noise or other state, or reads a clock; it looks at the values of its images, or
+            mixes the images of a batch.
 
     >>> class Noisy(nn.Module):
     ...     def forward(self, images):
@@ -43,9 +48,10 @@ def check_function(network: nn.Module, images: Tensor) -> Tensor:
     first, others = images[:1], torch.cat([images[1:BATCH], images[:1] / 2, images[:1] / 4])[: BATCH - 1]
     batch = torch.cat([first, others])
     with torch.no_grad(), evaluation_mode(network), plain_convolutions():
-        before = _state(network)
+        weights, drawn = weights_and_numbers(network), random_state()
         given = batch.clone()
         output = _run(network, given)
+        remembered = other_state(network)  # from here on: what the first run builds and keeps is no state
         if not given.equal(batch):
             raise UnsupportedNetworkError(
                 f"{name} changes the images that it is given: write x = x - 1 instead of x -= 1, and the like"
@@ -59,13 +65,32 @@ def check_function(network: nn.Module, images: Tensor) -> Tensor:
             raise UnsupportedNetworkError(
                 f"{name} computes another output for an image when the other images of its batch change"
             )
-        changed = [key for key, value in _state(network).items() if not _unchanged(before.get(key), value)]
+        _check_sources(network, batch.clone())
+        after = weights_and_numbers(network) | other_state(network)
+    if not same_state(drawn, random_state()):
+        raise UnsupportedNetworkError(f"{name} draws random numbers when it is run: remove the noise from its forward")
+    before = remembered | weights
+    changed = [key for key, value in after.items() if not same_state(before.get(key), value)]
     if changed:
         raise UnsupportedNetworkError(
             f"{name} changes its own '{changed[0]}' when it is run: keep its forward free of state"
         )
     result: Tensor = output[:1]
     return result
+
+
+def _check_sources(network: nn.Module, images: Tensor) -> None:
+    """Check that a forward decides nothing by the values of its images or by the time of day."""
+    with clocks_read() as clocks, RecordedCalls(images) as record:
+        network(images)
+    name = type(network).__name__
+    if record.looked_by:
+        raise UnsupportedNetworkError(
+            f"{name} looks at the values of its images in Python, by {record.looked_by}: nothing is known of what it "
+            "decides for other images"
+        )
+    if clocks:
+        raise UnsupportedNetworkError(f"{name} reads the clock when it is run, by {sorted(clocks)[0]}")
 
 
 def _run(network: nn.Module, images: Tensor) -> Tensor:
@@ -86,18 +111,3 @@ def same_bits(one: Any, other: Any) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return one.equal(other) or bool((one.eq(other) | (one.isnan() & other.isnan())).all())
-
-
-def _state(network: nn.Module) -> dict[str, Any]:
-    """Return copies of all that a forward may change: weights, buffers and numbers, by name."""
-    state: dict[str, Any] = {
-        name: value.clone() for name, value in (*network.named_parameters(), *network.named_buffers())
-    }
-    for prefix, module in network.named_modules():
-        numbers = {key: value for key, value in vars(module).items() if isinstance(value, bool | int | float)}
-        state |= {f"{prefix}.{key}".lstrip("."): value for key, value in numbers.items()}
-    return state
-
-
-def _unchanged(before: Any, after: Any) -> bool:
-    return same_bits(before, after) if isinstance(after, Tensor) else bool(before == after)

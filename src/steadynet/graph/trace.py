@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ import torch.fx
 from torch import Tensor, nn
 
 from steadynet.errors import UserError
+from steadynet.graph.recorded_calls import RecordedCalls
 from steadynet.networks.evaluation_mode import evaluation_mode
 
 
@@ -106,13 +109,27 @@ class Trace(torch.fx.Interpreter):
 
         The results on the example inputs are kept.
         """
+        with self._other_run(), torch.no_grad():
+            copies: dict[torch.fx.Node, Tensor] = {}
+            self._copies = copies
+            self.run(images.clone())
+            return copies
+
+    def record_on(self, images: Tensor) -> RecordedCalls:
+        """Run the calls on other images, and record the functions of PyTorch that this calls."""
+        with self._other_run(), RecordedCalls(images) as record:
+            self.run(images)
+        return record
+
+    @contextmanager
+    def _other_run(self) -> Iterator[None]:
+        """Keep the results on the example inputs during a run on other images."""
         kept = self.env, self.changed, self._versions
-        self.changed, self._versions, self._copies = {}, {}, {}
+        self.changed, self._versions = {}, {}
         try:
             vars(self.network).update(self._made)
-            with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self.network):
-                self.run(images.clone())
-            return self._copies
+            with torch.inference_mode(False), evaluation_mode(self.network):
+                yield
         finally:
             for name in self._made:
                 vars(self.network).pop(name)
@@ -122,8 +139,10 @@ class Trace(torch.fx.Interpreter):
 
 def is_patched(module: nn.Module) -> bool:
     """Whether calling the module does more than its class says. Weight norm and pruning, for example, use hooks."""
-    # PyTorch has no public way to ask a module for its hooks
-    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
+    # PyTorch has no public way to ask a module for its hooks, nor for those of all modules
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    shared = torch.nn.modules.module._global_forward_hooks or torch.nn.modules.module._global_forward_pre_hooks
+    return bool(hooks or shared or "forward" in vars(module))
 
 
 def example_inputs(network: nn.Module, batch: int, shape: tuple[int, ...]) -> Tensor:

@@ -14,12 +14,12 @@ import torch.fx
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from steadynet.graph.agreement import check_agreement, check_weights
+from steadynet.graph.agreement import check_agreement, check_calls, check_weights
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Operation, ReLU, Scale, Sum
-from steadynet.graph.purity import BATCH, check_function
+from steadynet.graph.purity import BATCH, LARGE_BATCH, check_function
 from steadynet.graph.rearrangements import Concat, Permute, Reshape
 from steadynet.graph.tables import (
     ADDITIONS,
@@ -85,6 +85,7 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...], *, check: bool = 
         check_function(network, example_inputs(network, BATCH, shape))
         for batch in (BATCH, 1):
             check_agreement(graph, trace, translation.calls, example_inputs(network, batch, shape))
+        check_calls(trace, example_inputs(network, LARGE_BATCH, shape))
     return graph
 
 

@@ -130,6 +130,8 @@ class Properties:
 
 def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:
     """Check that the network is a function of such images, and that it has these labels among its classes."""
+    if isinstance(network, torch.jit.ScriptModule):
+        raise UserError("the network is compiled to TorchScript: give the PyTorch module that it was made from")
     weights = (value for value in (*network.parameters(), *network.buffers()) if value.is_floating_point())
     precision = next((weight.dtype for weight in weights), images.dtype)
     if precision != images.dtype:
