@@ -12,7 +12,7 @@ of the added ReLUs, they find the best mixture of two constraints.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -26,23 +26,49 @@ from steadynet.graph.trace import some_weight
 from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
 from steadynet.verification.properties import Properties
 
+_CLEAR_SHARE, _CLEAR = 2.0**-20, 1e-30  # by how much a clear counterexample satisfies a constraint: of its size; alone
+
 
 @dataclass(frozen=True)
 class BoxProperties:
     """Robustness properties of one longer network, one per input box of a VNN-LIB property.
 
-    ``boxes`` holds the lower and the upper corner of each box as the VNN-LIB file has them, in float64.
+    ``boxes`` holds the lower and the upper corner of each box as the VNN-LIB file has them, in float64. ``disjuncts``
+    are those of the first box; the others differ from them in nothing but the box. ``tightened`` says that these
+    properties ask for clear counterexamples only, so that a proof of them proves nothing.
     """
 
     properties: Properties
     boxes: list[tuple[Vector, Vector]]
+    disjuncts: list[Disjunct]
+    tightened: bool = False
 
     def __len__(self) -> int:
         return len(self.boxes)
 
     def __getitem__(self, rows: slice | list[int]) -> BoxProperties:
         boxes = self.boxes[rows] if isinstance(rows, slice) else [self.boxes[row] for row in rows]
-        return BoxProperties(self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)], boxes)
+        properties = self.properties[rows if isinstance(rows, slice) else torch.tensor(rows)]
+        return replace(self, properties=properties, boxes=boxes)
+
+    def for_clear_counterexamples(self, network: GraphNetwork, index: int, outputs: Vector) -> BoxProperties:
+        """Return the property of one box again, with constraints that only a clear counterexample satisfies.
+
+        Args:
+            network: The network that the VNN-LIB property is about.
+            index: The box.
+            outputs: What the network computes at a point that satisfies the constraints by rounding only, or that
+                lies on the edge of a strict one. It says how large the outputs are.
+        """
+        lower, upper = self.boxes[index]
+        disjuncts = []
+        for disjunct in self.disjuncts:
+            size = np.abs(disjunct.matrix) @ np.abs(outputs) + np.abs(disjunct.bound)
+            rows = sorted(disjunct.strict) or list(range(len(size)))  # the edge of a strict one is most often the doubt
+            bound = disjunct.bound.copy()
+            bound[rows] -= _CLEAR_SHARE * size[rows] + _CLEAR
+            disjuncts.append(replace(disjunct, lower=lower, upper=upper, bound=bound))
+        return replace(_box_properties(network, [disjuncts]), tightened=True)
 
 
 def as_robustness(network: GraphNetwork, vnnlib_property: VnnlibProperty) -> list[BoxProperties]:
@@ -76,7 +102,7 @@ def _box_properties(network: GraphNetwork, disjuncts_of_boxes: list[list[Disjunc
     upper = torch.stack([rounded(box[1], dtype, down=False) for box in boxes]).view(-1, *network.input_shape)
     region = InputRegion(lower, upper)
     labels = torch.full((len(boxes),), len(disjuncts))  # the last output, which is always 0
-    return BoxProperties(Properties(longer, region.project((lower + upper) / 2), labels, region), boxes)
+    return BoxProperties(Properties(longer, region.project((lower + upper) / 2), labels, region), boxes, disjuncts)
 
 
 def rounded(values: Vector, dtype: torch.dtype, *, down: bool) -> Tensor:
@@ -101,10 +127,10 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
         nodes.append(Node(f"property.{name}", operation, inputs))
         return len(nodes)
 
-    def dense(weight: Vector, bias: Vector | None = None) -> Dense:
+    def dense(weight: Vector, bias: Vector | None = None, *, rounded: bool = False) -> Dense:
         """Return a layer in the network's precision. What float32 does not hold was rounded, here or by the parser."""
         constants = [torch.from_numpy(part) for part in (weight, bias) if part is not None]
-        roundings = int(any(bool((part.float().double() != part).any()) for part in constants))
+        roundings = int(rounded or any(bool((part.float().double() != part).any()) for part in constants))
         held = [part.to(dtype) for part in constants]
         return Dense(held[0], None if bias is None else held[1], roundings)
 
@@ -112,7 +138,9 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
     width = max(1, *(len(disjunct.bound) for disjunct in disjuncts))
     matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
     bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
-    value = add("constraints", dense(matrix, -bound), len(nodes))
+    unit = _powers_of_two(np.abs(matrix).max(1))
+    rounded = any(disjunct.rounded for disjunct in disjuncts)
+    value = add("constraints", dense(matrix / unit[:, None], -bound / unit, rounded=rounded), len(nodes))
     # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:
         half = width // 2
@@ -127,6 +155,19 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
         value = add("maximum", Sum(), other, above)
     add("scores", dense(np.concatenate([-np.eye(count), np.zeros((1, count))])), value)
     return Graph(tuple(nodes))
+
+
+def _powers_of_two(sizes: Vector) -> Vector:
+    """Return powers of two that numbers are divided by to lie near 1; 1 for those that lie there already.
+
+    A constraint may have weights that float32 does not hold, such as 1e39. To divide a row by a power of two changes no
+    digit of it.
+
+    >>> _powers_of_two(np.array([1.0, -0.25, 1e39, 0.0]))[[0, 1, 3]]
+    array([1., 1., 1.])
+    """
+    exponents = np.frexp(sizes)[1]
+    return np.where((np.abs(exponents) > 20) & (sizes != 0), np.ldexp(1.0, exponents), 1.0)
 
 
 def _padded(rows: Vector, count: int) -> Vector:

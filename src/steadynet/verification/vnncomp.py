@@ -20,7 +20,7 @@ from steadynet.interchange.onnx.runtime import flat_runtime_functions
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.interchange.vnnlib.property import DeclaredTensor, Vector
 from steadynet.interchange.vnnlib.version2 import format_number
-from steadynet.verification.properties import DecidedBy, Guarantee, Result, Verdict
+from steadynet.verification.properties import DecidedBy, Guarantee, Reason, Result, Verdict
 from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
 from steadynet.verification.verify import make_verifier
 
@@ -161,6 +161,7 @@ class _InstanceDecider:
         self.dtype = some_weight(self.network).dtype
         self.runtimes = flat_runtime_functions(instance.network)
         self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
+        self.again: list[BoxProperties] = []  # boxes whose counterexample does not replay: there may be a clearer one
         self._check_sizes(instance)
 
     def seconds_left(self) -> float:
@@ -181,7 +182,7 @@ class _InstanceDecider:
             outcome = self._decide_once(waiting)
             if isinstance(outcome, InstanceResult):
                 return outcome
-            waiting = outcome
+            waiting, self.again = outcome + self.again, []
         if waiting:
             return InstanceResult(Verdict.TIMEOUT)
         return combine(self.boxes)
@@ -212,19 +213,25 @@ class _InstanceDecider:
             if confirmed is not None:
                 return confirmed
             reason = "the counterexample found does not replay on ONNX Runtime"
-            self.boxes.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
+            if group.tightened:
+                self.boxes.append(replace(result, verdict=Verdict.UNKNOWN, reason=reason))
+        elif group.tightened and result.verdict is Verdict.UNSAT:
+            self.boxes.append(replace(result, verdict=Verdict.UNKNOWN, reason=Reason.ZERO_MARGIN))
         elif result.verdict is not Verdict.TIMEOUT:
             self.boxes.append(result)
         return None
 
     def _replayed(self, group: BoxProperties, index: int, result: Result) -> InstanceResult | None:
-        """Replay a counterexample on ONNX Runtime; if that fails, replay a clearer one near it."""
+        """Replay a counterexample on ONNX Runtime; if that fails, replay a clearer one near it, or ask for another."""
         assert result.counterexample is not None
         lower, upper = group.boxes[index]
         for point in (result.counterexample, self._clearer(group, index, result.counterexample)):
-            confirmed = self._confirmed(self._inside(_flat(point), lower, upper), result.decided_by)
+            inside = self._inside(_flat(point), lower, upper)
+            confirmed = self._confirmed(inside, result.decided_by)
             if confirmed is not None:
                 return confirmed
+        if not group.tightened:
+            self.again.append(group.for_clear_counterexamples(self.network, index, self.runtimes[0](inside)))
         return None
 
     def _inside(self, point: Vector, lower: Vector, upper: Vector) -> Vector:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -26,15 +28,18 @@ class Variable(NamedTuple):
 
 
 class LinearTerm(NamedTuple):
-    """Σ coefficient · variable + constant."""
+    """Σ coefficient · variable + constant.
 
-    coefficients: dict[Variable, float]
-    constant: float
+    A number of a file is the nearest one of float64. Arithmetic with these is exact: 1e17 + 9 − 1e17 is 9.
+    """
 
-    def times(self, factor: float) -> LinearTerm:
+    coefficients: dict[Variable, Fraction]
+    constant: Fraction
+
+    def times(self, factor: Fraction) -> LinearTerm:
         """Return the term, multiplied by a number."""
-        coefficients = {variable: _finite(value * factor) for variable, value in self.coefficients.items()}
-        return LinearTerm(coefficients, _finite(self.constant * factor))
+        coefficients = {variable: value * factor for variable, value in self.coefficients.items()}
+        return LinearTerm(coefficients, self.constant * factor)
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,9 @@ class FormulaParser:
                 return both.disjunction()
             case ["or", *parts] if parts:
                 return union(self.formula(part) for part in parts)
+            case [str(sign), str(left), str(right)] if sign in ("<=", ">=") and _NUMBER.fullmatch(right):
+                simple = self._simple_bound(sign, left, right)
+                return self._comparison(sign, self.term(left), self.term(right)) if simple is None else [simple]
             case [str(sign), left, right] if sign in self.comparisons:
                 return self._comparison(sign, self.term(left), self.term(right))
         known = ", ".join(("and", "or", *self.comparisons))
@@ -70,15 +78,15 @@ class FormulaParser:
         """Parse a linear term."""
         match expression:
             case str(word) if _NUMBER.fullmatch(word):
-                return LinearTerm({}, _finite(float(word)))
+                return LinearTerm({}, Fraction(_finite(float(word))))
             case str(word):
-                return LinearTerm({self.variable(word): 1.0}, 0.0)
+                return LinearTerm({self.variable(word): Fraction(1)}, Fraction(0))
             case ["+", *parts] if parts:
                 return _sum(self.term(part) for part in parts)
             case ["-", part]:
-                return self.term(part).times(-1.0)
+                return self.term(part).times(Fraction(-1))
             case ["-", first, *others]:
-                return _sum([self.term(first), *(self.term(part).times(-1.0) for part in others)])
+                return _sum([self.term(first), *(self.term(part).times(Fraction(-1)) for part in others)])
             case ["*", first, *others]:
                 return self._product(expression, self.term(first), others)
         raise UserError(f"not a linear term: {excerpt(expression)}")
@@ -103,34 +111,70 @@ class FormulaParser:
         both.add(self._atom(right, left, False))
         return [both]
 
+    def _simple_bound(self, sign: str, left: str, right: str) -> Conjunction | None:
+        """Read "input ≤ number", of which files have thousands, without exact arithmetic; None for anything else."""
+        if _NUMBER.fullmatch(left):
+            return None
+        variable = self.variable(left)
+        if not variable.is_input:
+            return None
+        bound = {variable.flat_index: _finite(float(right))}
+        return Conjunction(upper=bound) if sign == "<=" else Conjunction(lower=bound)
+
     def _atom(self, left: LinearTerm, right: LinearTerm, strict: bool) -> Conjunction:
         """left ≤ right, or left < right, as a bound of one input or as a constraint on outputs."""
-        difference = _sum([left, right.times(-1.0)])
+        difference = _sum([left, right.times(Fraction(-1))])
         coefficients = {variable: value for variable, value in difference.coefficients.items() if value}
         inputs = [variable for variable in coefficients if variable.is_input]
         if not coefficients:
             raise UserError("a comparison without a variable says nothing")
         if not inputs:
             weights = {variable.flat_index: value for variable, value in coefficients.items()}
-            return Conjunction(constraints=[Constraint(weights, -difference.constant, strict)])
+            return Conjunction(constraints=[_constraint(weights, -difference.constant, strict)])
         if len(coefficients) > 1:
             names = ", ".join(variable.name for variable in list(coefficients)[:4])
             raise UserError(f"only bounds of single inputs can be read, not a constraint on {names}")
         index, factor = inputs[0].flat_index, coefficients[inputs[0]]
-        bound = _finite(-difference.constant / factor)
+        bound = _nearest(-difference.constant / factor)
         if strict:
             bound = _finite(_next_number(bound, -math.copysign(math.inf, factor), self.input_type))
         return Conjunction(upper={index: bound}) if factor > 0 else Conjunction(lower={index: bound})
 
 
+def _constraint(weights: dict[int, Fraction], bound: Fraction, strict: bool) -> Constraint:
+    """Return Σ weight · output ≤ bound in float64: weights to the nearest number, the bound to one not below it.
+
+    Where the bound was raised, the constraint is strict: of the numbers of float64, those below the new bound are the
+    ones that are not above the old one.
+    """
+    largest = max(map(abs, weights.values()))
+    out_of_range = not sys.float_info.min <= largest <= sys.float_info.max
+    if out_of_range and Fraction(_nearest(min(largest, Fraction(1)))) != largest:  # divide the constraint by a number
+        weights, bound = {index: weight / largest for index, weight in weights.items()}, bound / largest
+    nearest = {index: _nearest(weight) for index, weight in weights.items()}
+    rounded = any(Fraction(nearest[index]) != weight for index, weight in weights.items())
+    upper = _nearest(bound)
+    if Fraction(upper) < bound:
+        upper = _finite(math.nextafter(upper, math.inf))
+    return Constraint(nearest, upper, strict or Fraction(upper) > bound, rounded)
+
+
 def _sum(terms: Iterable[LinearTerm]) -> LinearTerm:
-    coefficients: dict[Variable, float] = {}
-    constant = 0.0
+    coefficients: dict[Variable, Fraction] = {}
+    constant = Fraction(0)
     for term in terms:
-        constant = _finite(constant + term.constant)
+        constant += term.constant
         for variable, value in term.coefficients.items():
-            coefficients[variable] = _finite(coefficients.get(variable, 0.0) + value)
+            coefficients[variable] = coefficients.get(variable, Fraction(0)) + value
     return LinearTerm(coefficients, constant)
+
+
+def _nearest(value: Fraction) -> float:
+    """Return the nearest number of float64."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise UserError("a number is too large") from None
 
 
 def _finite(value: float) -> float:

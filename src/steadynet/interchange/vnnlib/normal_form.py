@@ -18,11 +18,15 @@ MAX_NUMBERS = 50_000_000  # in the arrays of all disjuncts together: 400 MB
 
 
 class Constraint(NamedTuple):
-    """A linear constraint on outputs: Σ weight · output ≤ bound, or < bound if it is strict."""
+    """A linear constraint on outputs: Σ weight · output ≤ bound, or < bound if it is strict.
+
+    ``rounded`` says that float64 does not hold some weight of the file.
+    """
 
     weights: dict[int, float]
     bound: float
     strict: bool
+    rounded: bool = False
 
 
 @dataclass
@@ -131,7 +135,8 @@ def _disjunct(box: tuple[Vector, Vector], constraints: list[Constraint], output_
         for index, value in constraint.weights.items():
             matrix[row, index] = value
     strict = frozenset(row for row, constraint in enumerate(constraints) if constraint.strict)
-    return Disjunct(*box, matrix, np.array([constraint.bound for constraint in constraints]), strict)
+    bound, rounded = np.array([constraint.bound for constraint in constraints]), any(one.rounded for one in constraints)
+    return Disjunct(*box, matrix, bound, strict, rounded)
 
 
 def _check_size(disjuncts: int, numbers: int = 0, max_numbers: int = 0) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ class Disjunct:
         matrix: The weights of the outputs, of shape (constraints, outputs).
         bound: The right-hand sides, of shape (constraints,).
         strict: The rows with a strict inequality (<). A proof may read them as ≤, a counterexample may not.
+        rounded: Whether float64 does not hold some weight of the property, so that the matrix has a number near it.
 
     >>> one = Disjunct(np.zeros(2), np.ones(2), np.array([[1.0, -1.0]]), np.zeros(1))  # y_0 ≤ y_1
     >>> one.satisfied_by(np.array([0.5, 0.5]), np.array([1.0, 2.0]))
@@ -34,12 +36,26 @@ class Disjunct:
     matrix: Vector
     bound: Vector
     strict: frozenset[int] = frozenset()
+    rounded: bool = False
 
     def satisfied_by(self, inputs: Vector, outputs: Vector) -> bool:
-        """Return whether an input with these outputs satisfies the disjunct, and so violates the property."""
-        inside = bool(np.all((inputs >= self.lower) & (inputs <= self.upper)))
-        values, strict = self.matrix @ outputs, sorted(self.strict)
-        return inside and bool(np.all(values <= self.bound) and np.all(values[strict] < self.bound[strict]))
+        """Return whether an input with these outputs satisfies the disjunct, and so violates the property.
+
+        There is no tolerance: where float64 cannot tell, exact arithmetic decides.
+        """
+        if not bool(np.all((inputs >= self.lower) & (inputs <= self.upper)) and np.all(np.isfinite(outputs))):
+            return False
+        with np.errstate(all="ignore"):
+            values, size = self.matrix @ outputs, np.abs(self.matrix) @ np.abs(outputs)
+        room = (2 * len(outputs) + 4) * 2.0**-53 * (size + np.abs(self.bound)) + 1e-300
+        clear = values + room < self.bound
+        return all(clear[row] or self._satisfied_exactly(row, outputs) for row in range(len(self.bound)))
+
+    def _satisfied_exactly(self, row: int, outputs: Vector) -> bool:
+        terms = [Fraction(w) * Fraction(y) for w, y in zip(self.matrix[row].tolist(), outputs.tolist(), strict=True)]
+        room = sum(map(abs, terms), Fraction(0)) / 2**52 if self.rounded else 0  # what the weights may lie beside
+        value, bound = sum(terms, Fraction(0)) + room, Fraction(float(self.bound[row]))
+        return value < bound if row in self.strict else value <= bound
 
 
 @dataclass(frozen=True)
