@@ -57,16 +57,17 @@ class BoxProperties:
         Args:
             network: The network that the VNN-LIB property is about.
             index: The box.
-            outputs: What the network computes at a point that satisfies the constraints by rounding only, or that
-                lies on the edge of a strict one. It says how large the outputs are.
+            outputs: How large the outputs are, without their signs.
         """
         lower, upper = self.boxes[index]
         disjuncts = []
         for disjunct in self.disjuncts:
-            size = np.abs(disjunct.matrix) @ np.abs(outputs) + np.abs(disjunct.bound)
-            rows = sorted(disjunct.strict) or list(range(len(size)))  # the edge of a strict one is most often the doubt
+            size = np.max(
+                np.abs(disjunct.matrix) @ outputs + np.abs(disjunct.bound)
+            )  # of any: a maximum rounds them all
+            rows = sorted(disjunct.strict) or list(range(len(disjunct.bound)))  # mostly, the edge of a strict one
             bound = disjunct.bound.copy()
-            bound[rows] -= _CLEAR_SHARE * size[rows] + _CLEAR
+            bound[rows] -= _CLEAR_SHARE * size + _CLEAR
             disjuncts.append(replace(disjunct, lower=lower, upper=upper, bound=bound))
         return replace(_box_properties(network, [disjuncts]), tightened=True)
 

@@ -30,7 +30,8 @@ from steadynet.verification.verifiers import Verifier
 # 5: sums and products of ONNX files are not folded where float32 rounds; each of their tensors is compared by itself.
 # 6: networks in float64 are no longer rounded to float32 when they are exported.
 # 8: forwards that look at values, clocks or random numbers, keep any state, or differ from their trace are refused.
-SOUNDNESS_VERSION = 8
+# 9: numbers of a VNN-LIB property are computed exactly, and counterexamples are judged in exact arithmetic.
+SOUNDNESS_VERSION = 9
 
 NEVER_AGAIN = "once-"  # the start of a key whose verdict is never used again
 

@@ -231,7 +231,9 @@ class _InstanceDecider:
             if confirmed is not None:
                 return confirmed
         if not group.tightened:
-            self.again.append(group.for_clear_counterexamples(self.network, index, self.runtimes[0](inside)))
+            points = [inside, *self.property.sample_inputs()]
+            largest = np.max([np.abs(self.runtimes[0](point)) for point in points], axis=0)
+            self.again.append(group.for_clear_counterexamples(self.network, index, largest))
         return None
 
     def _inside(self, point: Vector, lower: Vector, upper: Vector) -> Vector:
