@@ -39,6 +39,27 @@ def test_a_table_says_which_method_had_an_l1_term_and_how_attacks_searched(tmp_p
     assert "L1 term" not in found.facts
 
 
+def test_many_methods_are_rows():
+    made = []
+    for number in range(9):
+        made += [row(f"m{number}", "unsat_percent", 10.0 * number, numerator=10 * number, denominator=100)]
+        made += [row(f"m{number}", "train_cpu_minutes", 2.0, eps=None, denominator=None)]
+        made += [row(f"m{number}", "time_s", 1.0, denominator=100 + number)]  # of different numbers of properties
+    (table,) = tables_of(experiment(made))
+    text = [line for line in as_markdown(table).splitlines() if line.startswith("|")]
+    assert text[:4] == [
+        "| method | Training (CPU min) | UNSAT % (n=100) | Time (s) |",
+        "|---|---:|---:|---:|",
+        "| m0 | 2.0 | 0.0 | **1.00** (n=100) |",
+        "| m1 | 2.0 | 10.0 | **1.00** (n=101) |",
+    ]
+    assert text[10] == "| m8 | 2.0 | **80.0** | **1.00** (n=108) |"
+    made += [row("m8", "unsat_percent", 7.0, eps=0.3, denominator=100)]
+    (table,) = tables_of(experiment(made))
+    assert "| UNSAT %, ε 0.1 (n=100) | Time (s), ε 0.1 | UNSAT %, ε 0.3 (n=100) |" in as_markdown(table)
+    assert "| m7 | 2.0 | 70.0 | **1.00** (n=107) | – |" in as_markdown(table)
+
+
 def test_best_is_bold_whichever_way_is_better():
     made = [row("nbc", "unsat_percent", 90.0), row("rs", "unsat_percent", 80.0)]
     made += [row("nbc", "time_s", 9.0), row("rs", "time_s", 8.0)]

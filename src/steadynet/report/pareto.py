@@ -35,20 +35,26 @@ class Network:
 
 def pareto_chart(table: Table) -> Chart | None:
     """Test accuracy against proved properties, coloured by seconds per proof: one panel per model and radius."""
+    found = compared_networks(table)
+    scale = _scale([network for networks in found.values() for network in networks])
+    panels = [_panel(title, networks, scale) for title, networks in found.items()]
+    across = 1 if any(panel.is_wide for panel in panels) else 3
+    return chart_of(f"{table.name}-pareto", "Accuracy, proofs and their time", table.title, panels, NOTE, across)
+
+
+def compared_networks(table: Table) -> dict[str, list[Network]]:
+    """The methods that can be compared, by model and radius in words. There are two or more for each."""
     lines = {(line.metric.name, line.eps): line for line in table.lines}
     accuracy = lines.get((ACCURACY, None))
     if accuracy is None:
-        return None
+        return {}
     found: dict[str, list[Network]] = {}
     for model in table.models:
         for eps in [eps for name, eps in lines if name == PROVED]:
             networks = _networks(table, model, accuracy, lines[PROVED, eps], lines.get((SECONDS, eps)))
             if len(networks) > 1:
                 found[f"{model}, ε {radius(eps)}"] = networks
-    scale = _scale([network for networks in found.values() for network in networks])
-    panels = [_panel(title, networks, scale) for title, networks in found.items()]
-    across = 1 if any(panel.is_wide for panel in panels) else 3
-    return chart_of(f"{table.name}-pareto", "Accuracy, proofs and their time", table.title, panels, NOTE, across)
+    return found
 
 
 def _networks(table: Table, model: str, accuracy: Line, proved: Line, seconds: Line | None) -> list[Network]:
@@ -68,9 +74,8 @@ def _scale(networks: Iterable[Network]) -> ShadeScale | None:
 
 
 def _panel(title: str, networks: Sequence[Network], scale: ShadeScale | None) -> Panel:
-    is_best = undominated([(one.accuracy, one.proved, _speed(one)) for one in networks])
-    best = [network for network, on_front in zip(networks, is_best, strict=True) if on_front]
-    others = [network for network, on_front in zip(networks, is_best, strict=True) if not on_front]
+    best = not_beaten(networks)
+    others = [network for network in networks if network not in best]
     front = pareto_front([(network.accuracy, network.proved) for network in networks])
     style = Style(GREY, "", "", dashed=True)
     x, y = [[stretched(value) for value in values] for values in zip(*front, strict=True)]
@@ -86,6 +91,12 @@ def _panel(title: str, networks: Sequence[Network], scale: ShadeScale | None) ->
         y_tick_names=ticks([network.proved for network in networks]),
         shading=scale,
     )
+
+
+def not_beaten(networks: Sequence[Network]) -> list[Network]:
+    """The networks that no other beats in accuracy, proved properties and time per proof together."""
+    is_best = undominated([(one.accuracy, one.proved, _speed(one)) for one in networks])
+    return [network for network, on_front in zip(networks, is_best, strict=True) if on_front]
 
 
 def _points(name: str, networks: Sequence[Network], strong: bool = False) -> Series:

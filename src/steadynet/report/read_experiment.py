@@ -34,9 +34,20 @@ def read_experiment(folder: ExperimentDirectory) -> Experiment:
     rows = read_table(folder, grid.variants)
     if rows is None or _is_newer(folder, runs):
         rows = table_of(folder, grid, made.seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
-    facts = {"scale": grid.scale, "seeds": ", ".join(map(str, made.seeds))}
+    facts = {"scale": grid.scale, "seeds": _seeds(runs) or ", ".join(map(str, made.seeds))}
     facts |= _made(made) | training_facts(runs) | verification_facts(runs) | _progress(folder)
     return Experiment(grid.name, grid.title, rows, runs, facts)
+
+
+def _seeds(runs: Iterable[Run]) -> str:
+    """The seeds of the runs, for each model if the models have different ones."""
+    found: dict[str, set[int]] = {}
+    for run in runs:
+        found.setdefault(run.model, set()).add(run.seed)
+    texts = {model: ", ".join(map(str, sorted(seeds))) for model, seeds in found.items()}
+    if len(set(texts.values())) < 2:
+        return next(iter(texts.values()), "")
+    return "; ".join(f"{text} ({model})" for model, text in texts.items())
 
 
 def _progress(folder: ExperimentDirectory) -> dict[str, str]:

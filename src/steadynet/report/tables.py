@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from steadynet.report.layout import Entry, Line, Table
@@ -38,6 +39,7 @@ LATEX = {
     "−": "$-$",
 }
 STRUT = r"\rule{0pt}{3.9ex}"  # keeps the horizontal line above away from a number with its count
+MANY_METHODS = 8  # with more of them, a Markdown table has one row per method
 MAX_COLUMNS = 18  # columns of numbers in one LaTeX table
 PREAMBLE = r"""\documentclass[a4paper,landscape]{article}
 \usepackage[T1]{fontenc}
@@ -90,12 +92,16 @@ def facts_in_words(table: Table) -> str:
 
 
 def as_markdown(table: Table) -> str:
-    """Write a table as Markdown: one table per model, with our column beside the paper's for each method."""
+    """Write a table as Markdown: one table per model, with our column beside the paper's for each method.
+
+    Where many methods are compared without the paper's numbers, each method is a row instead of a column.
+    """
     parts = [f"## {markdown_text(table.title)}", markdown_text(facts_in_words(table))]
     for model in table.models:
         part = table.of_model(model)
         parts.append(f"### {markdown_text(model)}")
-        parts.append("\n".join(_markdown_lines(part, table.has_paper)))
+        is_long = len(part.columns) > MANY_METHODS and not table.has_paper
+        parts.append("\n".join(_markdown_rows(part) if is_long else _markdown_lines(part, table.has_paper)))
     if not table.lines:
         parts.append("There are no results yet.")
     return "\n\n".join(parts) + "\n"
@@ -114,6 +120,26 @@ def _markdown_lines(table: Table, has_paper: bool) -> Iterable[str]:
             cells.append(_markdown_entry(line.metric, entry))
             if has_paper:
                 cells.append(_bold(line.metric.written(entry.paper), entry.paper_best))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _markdown_rows(table: Table) -> Iterable[str]:
+    """The lines of a table with one row per method. A total that all methods have stands in the head of its column."""
+    totals = [{entry.total for entry in line.entries if entry.value is not None} for line in table.lines]
+    radii = {line.eps for line in table.lines if line.eps is not None}
+    header = ["method"]
+    for line, total in zip(table.lines, totals, strict=True):
+        where = f", ε {radius(line.eps)}" if line.eps is not None and len(radii) > 1 else ""
+        count = next(iter(total)) if len(total) == 1 else None
+        header.append(markdown_text(line.metric.label + where) + (f" (n={count})" if count else ""))
+    yield f"| {' | '.join(header)} |"
+    yield f"|---|{'---:|' * (len(header) - 1)}"
+    for number, (_, method) in enumerate(table.columns):
+        cells = [markdown_text(method)]
+        for line, total in zip(table.lines, totals, strict=True):
+            entry = line.entries[number]
+            shown = replace(entry, count=None, total=None) if len(total) == 1 else entry
+            cells.append(_markdown_entry(line.metric, shown))
         yield f"| {' | '.join(cells)} |"
 
 
