@@ -200,6 +200,16 @@ def test_the_cactus_counts_what_is_decided(run):
     assert [panel.series[0].y for panel in training.panels] == [[50.0], [40.0], [1.0]]
 
 
+def test_the_cactus_shows_one_seed_of_many(run):
+    (only,) = run.runs
+    runs = [replace(only, name=f"{seed}", seed=seed, variant=Variant.plain(f"m{seed // 3}")) for seed in range(15)]
+    cactus = run_charts(replace(run, runs=runs), {})[0]
+    assert [series.name for series in cactus.panels[0].series] == ["m0", "m1", "m2", "m3", "m4"]
+    assert "only the first seed is shown" in cactus.note
+    few = run_charts(replace(run, runs=runs[:3]), {})[0]
+    assert [series.name for series in few.panels[0].series] == ["m0, seed 0", "m0, seed 1", "m0, seed 2"]
+
+
 def test_they_are_drawn_as_png_and_svg(run, tmp_path):
     made = [charts(of_the_paper("sabr"))["overview"], *run_charts(run, {})]
     made[0] = replace(made[0], name="a/b $x$", subject="$x$ <b> & _y")

@@ -79,7 +79,11 @@ def _axes(panel: Panel) -> tuple[dict[str, Any], dict[str, Any]]:
         x_axis["type"] = "category"
     for axis, names in ((x_axis, panel.tick_names), (y_axis, panel.y_tick_names)):
         if names:
-            axis |= {"tickvals": list(names), "ticktext": list(names.values())}
+            axis |= {
+                "tickvals": list(names),
+                "ticktext": list(names.values()),
+                "zeroline": panel.kind is not Kind.SHADED,
+            }
     for axis, (low, high) in ((x_axis, panel.x_range), (y_axis, panel.y_range)):
         if low is not None and high is not None:
             axis["range"] = [low, high]
@@ -152,10 +156,10 @@ def _annotations(panel: Panel) -> list[dict[str, Any]]:
         for x, y, label in zip(series.x, series.y, series.labels, strict=False)
         if y is not None
     ]
-    placed = [
-        LabelledPoint(across * (x - left) / (right - left), up * (y - bottom) / (top - bottom), 7.5 * len(label))
-        for x, y, label, _ in points
-    ]
+    placed = []
+    for x, y, label, strong in points:
+        width = (8.5 if strong else 7.5) * len(label)
+        placed.append(LabelledPoint(across * (x - left) / (right - left), up * (y - bottom) / (top - bottom), width))
     offsets = place_labels(placed, LABEL_HEIGHT, SHADED_SIZE / 2, Box(0, 0, across, up))
     return [
         _annotation(point, x + place.width / 2, y + LABEL_HEIGHT / 2)

@@ -50,7 +50,8 @@ def _name(run: Run, runs: Sequence[Run]) -> str:
 
 def _cactus(experiment: Experiment) -> Chart | None:
     panels = []
-    for model, runs in _by_model(experiment).items():
+    for model, every in _by_model(experiment).items():
+        runs = _few(every)
         looks = _looks(runs)
         for eps in sorted({row.eps for run in runs for row in run.verdicts}):
             series = [_decided(run, eps, looks[run.label], _name(run, runs)) for run in runs]
@@ -58,7 +59,19 @@ def _cactus(experiment: Experiment) -> Chart | None:
             panels.append(Panel(title, "seconds per property", "decided properties", Kind.STEPS, drawable, log_x=True))
     note = "How many properties are decided (proved or refuted) within the given time each. Higher and further to the "
     note += "left is better."
+    if any(len(_few(runs)) < len(runs) for runs in _by_model(experiment).values()):
+        note += " Of each method, only the first seed is shown."
     return chart_of(f"{experiment.name}-cactus", "Decided properties over time", experiment.title, panels, note)
+
+
+def _few(runs: list[Run]) -> list[Run]:
+    """All runs, or the first seed of each method where there are many."""
+    if len(runs) <= MAX_CURVES:
+        return runs
+    first: dict[str, Run] = {}
+    for run in sorted(runs, key=lambda run: run.seed):
+        first.setdefault(run.label, run)
+    return [run for run in runs if first[run.label] is run]
 
 
 def _decided(run: Run, eps: float, style: Style, name: str) -> Series:

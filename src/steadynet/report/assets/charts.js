@@ -37,7 +37,8 @@ function panelView(panel) {
   const plot = make("div", { class: "plot", role: "img", "aria-label": panel.title });
   waiting.set(plot, () => {
     const { xaxis, yaxis, annotations } = panel.layout;
-    const layout = { ...LAYOUT, annotations, xaxis: { ...xaxis, ...AXIS }, yaxis: { ...yaxis, ...AXIS } };
+    const legend = { ...LAYOUT.legend, y: panel.wide ? -0.16 : LAYOUT.legend.y };
+    const layout = { ...LAYOUT, legend, annotations, xaxis: { ...xaxis, ...AXIS }, yaxis: { ...yaxis, ...AXIS } };
     plotly().newPlot(plot, panel.traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
   });
   inView.observe(plot);
