@@ -64,6 +64,10 @@ class Operation(ABC):
             inputs: The values that the operation reads, each (batch, *shape).
         """
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        """Compute the value without the operation's constants, which an affine operation adds: W · x for Wx + b."""
+        return self.apply(*inputs)
+
     @abstractmethod
     def interval(self, *inputs: Interval) -> Interval:
         """Compute bounds of the value that hold while every input stays in its interval."""
@@ -134,6 +138,9 @@ class Dense(Affine):
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.linear(inputs[0], self.weight, self.bias)
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return F.linear(inputs[0], self.weight)
+
     def spread(self, half_width: Tensor) -> Tensor:
         return F.linear(half_width, self.weight.abs())
 
@@ -168,6 +175,9 @@ class Convolution(Affine):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return F.conv2d(inputs[0], self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return F.conv2d(inputs[0], self.weight, None, self.stride, self.padding, self.dilation, self.groups)
 
     def spread(self, half_width: Tensor) -> Tensor:
         return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
@@ -217,6 +227,9 @@ class Scale(Affine):
 
     def apply(self, *inputs: Tensor) -> Tensor:
         return inputs[0] * self.factor + self.shift
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.factor
 
     def spread(self, half_width: Tensor) -> Tensor:
         return half_width * self.factor.abs()

@@ -31,7 +31,8 @@ from steadynet.verification.verifiers import Verifier
 # 6: networks in float64 are no longer rounded to float32 when they are exported.
 # 8: forwards that look at values, clocks or random numbers, keep any state, or differ from their trace are refused.
 # 9: numbers of a VNN-LIB property are computed exactly, and counterexamples are judged in exact arithmetic.
-SOUNDNESS_VERSION = 9
+# 10: programs for HiGHS keep the weights of layers and neurons that are scaled by 10¹⁵ or 10⁻¹⁵, say.
+SOUNDNESS_VERSION = 10
 
 NEVER_AGAIN = "once-"  # the start of a key whose verdict is never used again
 

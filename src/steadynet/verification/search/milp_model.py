@@ -24,7 +24,7 @@ from steadynet.verification.search.milp_solver import Limits, Minimum, MixedInte
 from steadynet.verification.search.subproblem import Split
 
 ZERO_SHARE = 1e-6  # of the size of a margin's terms: below this a margin is zero as far as HiGHS and float32 can tell
-_BOUND_ROOM = 1e-6  # of a layer's largest bound, and never near the tolerance: see ``minimise``
+_BOUND_ROOM = 1e-6  # of a neuron's largest bound, and so never near the tolerance: see ``minimise``
 
 
 @dataclass
@@ -79,16 +79,14 @@ class MilpModel:
     def _value(self, position: int, operation: Operation, sources: list[Tensor], known: Interval | None) -> Tensor:
         if isinstance(operation, (ReLU, MaxPool)):
             assert known is not None
-            largest = torch.maximum(known.lower.abs().amax(), known.upper.abs().amax())
-            room = _BOUND_ROOM * largest.clamp_min(0.1) * (known.lower < known.upper)
+            room = _BOUND_ROOM * known.largest() * (known.lower < known.upper)
             lower, upper = (known.lower - room)[0], (known.upper + room)[0]
             if isinstance(operation, MaxPool):
                 return self._maximum(operation, sources[0], Interval(lower, upper))
             held = [split for split in self.splits if split.position == position]
             return self._rectified(operation.slope, sources[0], Interval(lower, upper), held)
         constant = operation.apply(*(source[:1] for source in sources))
-        zero = operation.apply(*(torch.zeros_like(source[:1]) for source in sources))
-        return torch.cat([constant, operation.apply(*(source[1:] for source in sources)) - zero])
+        return torch.cat([constant, operation.linear(*(source[1:] for source in sources))])
 
     def _rectified(self, slope: float, source: Tensor, known: Interval, held: list[Split]) -> Tensor:
         shape, flat = source.shape[1:], source.flatten(1)
