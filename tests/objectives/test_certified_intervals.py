@@ -24,6 +24,7 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.loop import resume, train
 from steadynet.training.observer import SilentObserver
+from steadynet.training.preparation import with_initialisation
 from steadynet.training.schedules import ramp
 from steadynet.training.settings import resolve
 
@@ -170,18 +171,39 @@ def test_other_methods_have_their_rate_for_any_number_of_epochs():
         assert (settings.schedule, settings.lr, settings.initialisation) == ("constant", 1e-5, "default")
 
 
-@pytest.mark.parametrize(("normalised", "expected"), [(False, "default"), (True, "ibp")])
-def test_the_initial_weights_depend_on_batch_norm(normalised, expected, tmp_path):
+@pytest.mark.parametrize(
+    ("inputs", "normalised", "expected"),
+    [
+        (36, False, "ibp"),  # √(2π / 36) = 0.42 of the differences between images reach the last layer
+        (36, True, "ibp"),
+        (2_560_000, False, "default"),  # √(2π / 2560000) = 0.0016, less than 0.002
+        (2_560_000, True, "ibp"),
+        (1_440_000, False, "ibp"),  # √(2π / 1440000) = 0.0021
+    ],
+)
+def test_initial_weights_for_intervals_need_batch_norm_or_few_layers(inputs, normalised, expected):
+    middle = [nn.BatchNorm1d(1)] if normalised else []
+    with torch.device("meta"):  # which has the shapes of weights and no memory for them
+        network = nn.Sequential(nn.Linear(inputs, 1), *middle, nn.ReLU(), nn.Linear(1, 2))
+    settings = with_initialisation(resolve({"method": "ibp"}), network)
+    assert settings.initialisation == expected
+    for name in ("default", "ibp"):
+        kept = resolve({"method": "ibp", "initialisation": name})
+        assert with_initialisation(kept, network).initialisation == name
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(1, "ibp"), (5, "default")])
+def test_a_run_has_the_initial_weights_that_its_configuration_names(layers, expected, tmp_path):
     torch.manual_seed(0)
-    middle = [nn.BatchNorm1d(200)] if normalised else []
-    network = nn.Sequential(nn.Flatten(), nn.Linear(36, 200), *middle, nn.ReLU(), nn.Linear(200, 2))
-    images = SimpleNamespace(images=torch.rand(40, 1, 6, 6), labels=torch.arange(40) % 2)
+    hidden = [part for _ in range(layers) for part in (nn.Linear(100, 100), nn.ReLU())]  # 0.25 ** 5 = 0.001
+    network = nn.Sequential(nn.Flatten(), *hidden, nn.Linear(100, 2))
+    images = SimpleNamespace(images=torch.rand(40, 1, 10, 10), labels=torch.arange(40) % 2)
     data = SimpleNamespace(train=images, test=images, classes=("even", "odd"))
     settings = resolve({"method": "ibp", "eps": 0.1, "epochs": 1, "lr": 1e-9})  # such a rate changes nothing
     run = train(settings, tmp_path / "run", network=network, data=data)
     assert settings.initialisation == "auto"
     assert run.read_config().settings["initialisation"] == expected
-    std = math.sqrt(2 * math.pi) / 36 if normalised else 1 / math.sqrt(3 * 36)
+    std = math.sqrt(2 * math.pi) / 100 if expected == "ibp" else 1 / math.sqrt(3 * 100)
     assert network[1].weight.std().item() == pytest.approx(std, rel=0.1)
 
 

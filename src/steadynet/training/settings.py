@@ -73,7 +73,7 @@ class TrainingSettings:
     initialisation: Literal["default", "ibp", "auto"] | None = setting(
         None,
         "initial weights: PyTorch's (default), those for narrow interval bounds (ibp), or ibp if the network has batch "
-        "norm, otherwise PyTorch's (auto) (default: auto for certified methods, otherwise PyTorch's)",
+        "norm or few layers, otherwise PyTorch's (auto) (default: auto for certified methods, otherwise PyTorch's)",
     )
     batch_norm: Literal["running", "precise"] | None = setting(
         None,
