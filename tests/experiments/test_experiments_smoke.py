@@ -12,6 +12,7 @@ from steadynet.experiments.cells import cells_of
 from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import paper_numbers
 from steadynet.experiments.table import MISSED
+from steadynet.report.write import write_report
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,12 @@ def test_the_grid_of_all_methods_runs(done):
     assert {row["eps"] for row in rows if row["model"] == "M1@0.3"} == {None, 0.3}
     assert not any(row["paper_value"] for row in rows)
     assert "the paper's" not in output
+    page = write_report([done / "methods"], done / "methods-report", max_pictures=0)
+    table = (page.parent / "tables" / "methods.md").read_text()
+    assert "Training (CPU min)" in table
+    assert "paper" not in table.partition("### ")[2]
+    assert "seeds: 0 (M1@0.1); 0, 1 (M1@0.3)" in table
+    assert (page.parent / "figures" / "methods-pareto.png").is_file()
 
 
 def test_as_a_user_starts_it(tmp_path, capfd):
