@@ -238,6 +238,29 @@ def test_a_counterexample_whose_file_is_lost_is_looked_for_again(tmp_path, capsy
     assert len(list((tmp_path / "results-counterexamples").iterdir())) == 1
 
 
+def test_a_counterexample_whose_file_was_changed_is_looked_for_again(tmp_path, capsys):
+    listed, out = write_instance(tmp_path / "a", 4.0, 3.0), tmp_path / "results.csv"
+    assert verdict_of(capsys, listed, "--out", out) == "sat"
+    (file,) = (tmp_path / "results-counterexamples").iterdir()
+    written = file.read_text()
+    file.write_text("sat\n((X_0 5.0)\n(Y_0 0.0))\n")
+    assert verdict_of(capsys, listed, "--out", out) == "sat"
+    assert all(one.read_text().startswith("sat\n((X_0 ") for one in (tmp_path / "results-counterexamples").iterdir())
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    last = (tmp_path / rows[-1]["counterexample"]).read_text()
+    assert last != "sat\n((X_0 5.0)\n(Y_0 0.0))\n", written
+
+
+@pytest.mark.parametrize("content", [b"my notes, without a line end", b"\x00\xff\x00"])
+def test_another_file_is_never_taken_for_an_empty_table(tmp_path, capsys, content):
+    out = tmp_path / "results.csv"
+    out.write_bytes(content)
+    assert "holds something else" in refused(
+        capsys, "vnncomp", "--instances", write_instance(tmp_path / "a", 4.0, 3.0), "--out", out
+    )
+    assert out.read_bytes() == content
+
+
 # Two processes at once
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import math
 from collections.abc import Callable
@@ -138,18 +139,26 @@ class ResultTable:
         self.rows = rows
 
     def stored(self, identity: Identity) -> InstanceRow | None:
-        """Return the row of an earlier run that can be used again. A ``sat`` needs the file of its counterexample."""
+        """Return the row of an earlier run that can be used again.
+
+        A ``sat`` needs the file of its counterexample as it was written: its name ends with a hash of its content.
+        """
         row = self.rows.get(identity)
-        if row is None or (row.verdict is Verdict.SAT and not (self.path.parent / row.counterexample).is_file()):
+        if row is None or row.verdict is not Verdict.SAT:
+            return row
+        try:
+            content = (self.path.parent / row.counterexample).read_bytes()
+        except OSError:
             return None
-        return row
+        return row if row.counterexample.endswith(f"-{_short_hash(content)}.txt") else None
 
     def add(self, listed: ListedInstance, result: InstanceResult, verifier: str, key: str) -> InstanceRow:
         """Append the result of an instance, and return its row."""
         counterexample = ""
         if result.verdict is Verdict.SAT:
-            name = f"{listed.instance.property_file.name.split('.vnnlib')[0]}-{key[:16]}.txt"
-            write_text(self.counterexamples / name, result.text())
+            text, property_name = result.text(), listed.instance.property_file.name.split(".vnnlib")[0]
+            name = f"{property_name}-{key[:16]}-{_short_hash(text.encode())}.txt"
+            write_text(self.counterexamples / name, text)
             counterexample = f"{self.counterexamples.name}/{name}"
         row = InstanceRow(
             network_name=listed.network_name,
@@ -218,6 +227,10 @@ def run_instances(
         rows.append(row)
         on_row(row)
     return rows
+
+
+def _short_hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _decide(listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str) -> InstanceResult:

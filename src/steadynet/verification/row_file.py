@@ -56,10 +56,14 @@ class RowFile:
         return as_line(self.columns)
 
     def lines(self) -> list[str]:
-        """Read all complete lines, the first one too; none if there is no file or nothing in it."""
+        """Read all complete lines, the first one too; none if there is no file or nothing in it.
+
+        A first line that is not complete counts if it is not the beginning of the header: then it is another file.
+        """
         if not self.path.is_file():
             return []
-        return self.path.read_bytes().decode("utf-8", errors="replace").split("\n")[:-1]
+        *lines, rest = self.path.read_bytes().decode("utf-8", errors="replace").split("\n")
+        return lines or ([] if self.header.startswith(rest) else [rest])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
