@@ -7,6 +7,7 @@ bias is chosen so that the margin in that corner is a little above zero, or a li
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -22,10 +23,17 @@ BOXES = 16  # properties of each network
 CLEARLY = 8  # times the bound on rounding is clearly above it
 
 
-def monotone(architecture: str) -> KnownInstance:
-    """A monotone network of two classes, with boxes whose smallest margins lie on both sides of zero, some near it."""
+def monotone(architecture: str, scaled: Callable[[int], Tensor] | None = None) -> KnownInstance:
+    """A monotone network of two classes, with boxes whose smallest margins lie on both sides of zero, some near it.
+
+    Args:
+        architecture: The architecture.
+        scaled: If given, draws positive factors of the neurons of the first layer. The next layer divides by them.
+    """
     network = build(architecture, 2)
     _make_positive(network)
+    if scaled is not None:
+        _scale_and_back(network, scaled)
     signs = torch.ones(input_shape(architecture))
     first, last = network[0], network[-1]
     assert isinstance(last, nn.Linear)
@@ -72,7 +80,30 @@ def _make_positive(network: nn.Module) -> None:
             module.weight.data.abs_()
 
 
+def _scale_and_back(network: nn.Sequential, scaled: Callable[[int], Tensor]) -> None:
+    first, following = network[0], network[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(following, nn.Linear)
+    factors = scaled(first.out_features)
+    first.weight.data.mul_(factors[:, None])
+    first.bias.data.mul_(factors)
+    following.weight.data.div_(factors)
+
+
+def _one_scale(neurons: int) -> Tensor:
+    """One factor for a whole layer: a program that computes with tolerances may lose it, or the next layer."""
+    return torch.full((neurons,), power_of_ten(-18, 18))
+
+
+def _many_scales(neurons: int) -> Tensor:
+    return torch.tensor([power_of_ten(-12, 12) for _ in range(neurons)])
+
+
 FAMILY = Family(
     "monotone",
-    {f"monotone, {name}": partial(monotone, name) for name in ARCHITECTURES},
+    {
+        **{f"monotone, {name}": partial(monotone, name) for name in ARCHITECTURES},
+        "monotone, a layer scaled by 1e±18": partial(monotone, "dense", _one_scale),
+        "monotone, neurons scaled by 1e±12": partial(monotone, "dense", _many_scales),
+    },
 )
