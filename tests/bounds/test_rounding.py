@@ -22,7 +22,7 @@ from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.bounds.precision import in_float64
-from steadynet.bounds.rounding import RoundingRecorder
+from steadynet.bounds.rounding import RoundingRecorder, size_per_channel
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Dense, Interval, ReLU, Scale, Sum
 from steadynet.graph.rounding import Arithmetic, Execution, execution_error
@@ -220,3 +220,18 @@ def test_proved_bounds_hold_at_every_point(seed: int, arithmetic: Arithmetic) ->
             for bounds in found:
                 pairs = zip(bounds.tolist(), margins(rows, run[-1]), strict=True)
                 assert not any(above(bound, margin) for bound, margin in pairs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("side", [1, 3, 40])
+def test_the_size_of_a_channel_is_never_too_small(dtype, side):
+    torch.manual_seed(0)
+    rows = torch.randn(2, 3, side, side, dtype=torch.float64) * 2.0 ** torch.randint(-140, 60, (2, 3, side, side))
+    rows = rows.to(dtype)
+    exact = [[sum(Fraction(abs(value)) for value in channel.flatten().tolist()) for channel in row] for row in rows]
+    found = size_per_channel(rows)
+    assert all(
+        size <= Fraction(float(bound)) <= size * Fraction(1001, 1000) + Fraction(1, 10**30)
+        for row, bounds in zip(exact, found, strict=True)
+        for size, bound in zip(row, bounds, strict=True)
+    )

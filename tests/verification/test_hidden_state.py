@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import sys
 import time
 from collections.abc import Callable
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from helpers import Written
 from steadynet import verify
+from steadynet.graph.state import clocks_read
 
 IMAGES, LABELS = torch.full((2, 4), 0.5), torch.tensor([0, 0])
 Forward = Callable[[nn.Module, Tensor], Tensor]
@@ -198,3 +200,16 @@ def test_what_says_nothing_of_values_may_be_asked():
         return net.layers(images.view(images.size(0), -1) if images.is_floating_point is not None else images)
 
     assert {result.verdict.value for result in verify(network(forward), IMAGES, LABELS, 0.1, timeout=5)} == {"unsat"}
+
+
+def test_a_profiler_goes_on_through_the_check():
+    seen = []
+    sys.setprofile(lambda frame, event, argument: seen.append(event))
+    try:
+        with clocks_read():
+            pass
+        seen.clear()
+        len("called after the check")
+    finally:
+        sys.setprofile(None)
+    assert "c_call" in seen

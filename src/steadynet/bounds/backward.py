@@ -14,7 +14,7 @@ from torch import Tensor
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
-from steadynet.bounds.rounding import NetworkRounding, PassErrors, input_room
+from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -184,9 +184,9 @@ class RelaxedNetwork:
             return 0.0
         error: Tensor | float = 0.0
         if position in self.errors.errors:
-            error = _cost(functions.coefficients, self.errors.errors[position], query.owner)
+            error = cost_of_errors(functions.coefficients, self.errors.errors[position], query.owner)
         if query.multipliers and position in query.multipliers and position in self.errors.splits:
-            error = error + _cost(query.multipliers[position], self.errors.splits[position], query.owner)
+            error = error + cost_of_errors(query.multipliers[position], self.errors.splits[position], query.owner)
         return error
 
     def _underflow(self, owner: Tensor | None) -> Tensor:
@@ -224,16 +224,6 @@ class RelaxedNetwork:
             half_width = half_width + input_room(box)
         centre, half = functions.gather((box.upper + box.lower) / 2, owner), functions.gather(half_width, owner)
         return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
-
-
-def _cost(coefficients: Tensor, errors: Tensor, owner: Tensor | None) -> Tensor:
-    """Σ |coefficients| · error per function, (n,); ``errors`` may hold the largest error of each channel."""
-    coefficients = coefficients.detach()
-    if errors.dim() == 2 and coefficients.dim() == 4:
-        coefficients = torch.linalg.vector_norm(coefficients, 1, (2, 3), dtype=torch.float64)
-    if owner is not None and len(errors) > 1:
-        errors = errors.index_select(0, owner)
-    return (coefficients.abs() * errors).flatten(1).sum(1)
 
 
 def _through_relu(

@@ -194,3 +194,20 @@ def _total(value: Interval) -> Tensor:
 def _per_channel(size: Tensor) -> Tensor:
     """The size of a feature map by its channels: the largest of all places. Other values stay as they are."""
     return size.amax((2, 3)) if size.dim() == 4 else size
+
+
+def cost_of_errors(coefficients: Tensor, errors: Tensor, owner: Tensor | None) -> Tensor:
+    """Σ |coefficients| · error per function, (n,); ``errors`` may hold the largest error of each channel."""
+    coefficients = coefficients.detach()
+    if errors.dim() == 2 and coefficients.dim() == 4:
+        coefficients = size_per_channel(coefficients)
+    if owner is not None and len(errors) > 1:
+        errors = errors.index_select(0, owner)
+    return (coefficients.abs() * errors).flatten(1).sum(1)
+
+
+def size_per_channel(coefficients: Tensor) -> Tensor:
+    """At least Σ |coefficients| of each channel, in float64: a quick sum, and what rounding may have taken off it."""
+    terms, dtype = coefficients[0, 0].numel(), coefficients.dtype
+    computed = coefficients.abs().sum((2, 3)).double()  # at least (1 − γ) times the exact sum
+    return (computed + terms * underflow_unit(dtype)) * (1 + 4 * gamma(terms, dtype))
