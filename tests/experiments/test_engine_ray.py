@@ -15,7 +15,7 @@ from steadynet.experiments.engines.local import Local
 from steadynet.experiments.engines.ray import Ray, check_demands, connect, import_ray
 from steadynet.experiments.grid import grid_from
 from steadynet.experiments.runner import Watcher, reproduce
-from steadynet.experiments.table import SECONDS
+from steadynet.experiments.table import MACHINE_METRICS
 from steadynet.experiments.tasks import Task, TrainJob
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors
@@ -132,7 +132,7 @@ def expected(tmp_path_factory):
 def made_in(out):
     """The table without times, the verdicts as they are in their files, and the files of all runs."""
     lines = (out / "table.csv").read_text().splitlines()
-    table = [line for line in lines if not any(metric in line for metric in SECONDS)]
+    table = [line for line in lines if not any(metric in line for metric in MACHINE_METRICS)]
     runs = sorted((out / "runs").iterdir())
     verdicts = [[line.split(",")[:4] for line in (run / "verdicts.csv").read_text().splitlines()] for run in runs]
     weights = [{name: value.tolist() for name, value in load_trained(run).network.state_dict().items()} for run in runs]
