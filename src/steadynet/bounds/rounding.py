@@ -208,6 +208,6 @@ def cost_of_errors(coefficients: Tensor, errors: Tensor, owner: Tensor | None) -
 
 def size_per_channel(coefficients: Tensor) -> Tensor:
     """At least Σ |coefficients| of each channel, in float64: a quick sum, and what rounding may have taken off it."""
-    terms, dtype = coefficients[0, 0].numel(), coefficients.dtype
+    terms, dtype = coefficients.shape[2:].numel(), coefficients.dtype
     computed = coefficients.abs().sum((2, 3)).double()  # at least (1 − γ) times the exact sum
     return (computed + terms * underflow_unit(dtype)) * (1 + 4 * gamma(terms, dtype))
