@@ -46,7 +46,10 @@ def _attack(state: SearchState, decisions: Decisions, index: int) -> None:
             return
         form = model.margin(state.batch.margins[index, margin])
         least = ZERO_SHARE * model.size(form)
-        found = model.attempt(form, left, least, -100 * least)
+        try:
+            found = model.attempt(form, left, least, -100 * least)
+        except OutOfTimeError:
+            return
         if found.point is not None:
             point = region.project(found.point[None].to(region.lower))[0]
             if decisions.refute(index, point, DecidedBy.MILP_ATTACK):

@@ -11,7 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steadynet.bounds.crown import OutOfTimeError
+
 TOLERANCE = 1e-9  # HiGHS' own, for constraints, duals and integers
+SETTING_UP = 3  # times what building the model took: HiGHS looks at no clock before its first linear program is solved
 SMALLEST_ENTRY = 1e-12  # of a row's largest: HiGHS drops what is smaller
 
 
@@ -61,12 +64,17 @@ class MixedIntegerProgram:
         return float(form[0].abs() + (form[1:].abs() * largest).sum())
 
     def minimise(self, form: Tensor, limits: Limits, presolve: bool) -> Minimum:
-        """Minimise form[0] + form[1:] · variables."""
-        unit = self.size(form) or 1.0
+        """Minimise form[0] + form[1:] · variables.
+
+        Raises:
+            OutOfTimeError: there is no time to set HiGHS up.
+        """
+        unit, started = self.size(form) or 1.0, time.perf_counter()
         model = self._model(form / unit)
-        seconds = limits.end - time.perf_counter()  # building the model takes its share
-        if seconds <= 0:
-            return Minimum(-np.inf, None, False)
+        built = time.perf_counter()
+        seconds = limits.end - built
+        if seconds <= SETTING_UP * (built - started):
+            raise OutOfTimeError
         solver = highspy.Highs()
         options: dict[str, bool | int | float | str] = {
             "output_flag": False, "threads": 1, "presolve": "on" if presolve else "off",
@@ -82,7 +90,11 @@ class MixedIntegerProgram:
             if event.data_out.mip_dual_bound * unit > limits.enough or time.perf_counter() > limits.end:
                 event.data_in.user_interrupt = True
 
+        def interrupt_program(event: Any) -> None:
+            event.data_in.user_interrupt = time.perf_counter() > limits.end
+
         solver.cbMipInterrupt.subscribe(interrupt)
+        solver.cbSimplexInterrupt.subscribe(interrupt_program)
         solver.passModel(model)
         solver.run()
         return self._minimum(solver, unit, limits.enough)

@@ -59,7 +59,9 @@ class Milp(Verifier):
                 except Exception as error:  # whatever broke, the other properties go on
                     result = Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}")
                 now = time.perf_counter()
-                on_result(index, _with_seconds(result, now - last))
+                # a program that would have taken too long to set up counts as long as its time-out
+                least = self.timeout if result.verdict is Verdict.TIMEOUT else 0.0
+                on_result(index, _with_seconds(result, max(now - last, least)))
                 last = now
 
 
