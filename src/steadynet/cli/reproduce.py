@@ -127,7 +127,7 @@ def _only(words: list[str]) -> dict[str, list[str]]:
 
 
 COMMAND = Command(
-    summary="compute a table: a whole grid of networks, as in the paper or your own",
+    summary="compute a table: a grid of networks, the paper's or your own",
     description=(
         "Reproduce a table of the paper: train, evaluate and verify a whole grid of networks and methods, and show "
         "the results beside the paper's numbers. If you stop it, run the same command again to continue."

@@ -81,7 +81,7 @@ def reproduce(
     >>> grid = read_grid("sabr", "smoke")
     >>> outcome = reproduce(grid, Path(mkdtemp()), Local(workers=1), only={"model": ["M1"], "method": ["nbc"]})
     >>> outcome.failures, [row.metric for row in outcome.rows][:2]
-    ({}, ['test_acc_percent', 'unsat_percent'])
+    ({}, ['test_acc_percent', 'train_cpu_minutes'])
     """
     grid = dataclasses.replace(grid, files={})  # the user's files as they are now
     cells = cells_of(grid, seeds, only)
