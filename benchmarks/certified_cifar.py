@@ -4,16 +4,13 @@
 
 Each training is a process with one thread, so its CPU minutes count it alone. Measured on test images: accuracy (all),
 accuracy under PGD-40 (the first 1,000), the share of stable ReLUs by CROWN (the first 100), and the share of the first
-50 images that is proved in 5 seconds each. What is stopped goes on when it is started again.
+50 images that is proved in 5 CPU seconds each. What is stopped goes on when it is started again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
@@ -22,29 +19,13 @@ from steadynet import InputRegion, Verdict, crown_bounds, load_trained, verify
 from steadynet.data.cache import where
 from steadynet.files import write_json
 from steadynet.runs.evaluation import accuracy, pgd_accuracy
+from timed_training import cpu_minutes, train
 
 METHODS = ("ibp", "taps", "cc-ibp", "sabr", "mtl-ibp", "ibp-r", "exp-ibp", "staps", "crown-ibp")  # cheap ones first
 EPS = 2 / 255
 ATTACKED, BOUNDED, VERIFIED, TIMEOUT = 1000, 100, 50, 5.0  # test images, and seconds per proof
 MEASURED = ("accuracy", "PGD-40", "stable (crown)", "proved", "CPU minutes")
 Numbers = dict[str, float]
-
-
-def train(run: Path, method: str, seed: int, epochs: int) -> None:
-    """Train a network in a process of its own, and add the CPU seconds of that process to a file beside it."""
-    flags = {"data": "cifar10", "model": "C1", "method": method, "eps": "2/255", "epochs": epochs, "seed": seed}
-    flags |= {"threads": 1, "device": "cpu"}
-    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    # A run in the folder continues with the settings that it was started with, whatever the defaults are by now.
-    words = [] if (run / "config.toml").is_file() else words
-    command = [sys.executable, "-m", "steadynet", "train", "--resume", "--out", str(run), *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    clock = run.with_suffix(".seconds")
-    before = float(clock.read_text()) if clock.is_file() else 0.0
-    clock.write_text(str(before + usage.ru_utime + usage.ru_stime))
-    if status:
-        raise SystemExit(f"the training of {run} ended with status {status}")
 
 
 def measure(run: Path) -> Numbers:
@@ -55,7 +36,7 @@ def measure(run: Path) -> Numbers:
     torch.manual_seed(0)
     with torch.no_grad():
         bounds = crown_bounds(network, InputRegion.around(bounded.pixels(), EPS))
-    results = verify(network, verified.pixels(), verified.labels, EPS, timeout=TIMEOUT)
+    results = verify(network, verified.pixels(), verified.labels, EPS, timeout=TIMEOUT, clock="cpu")
     return {
         "accuracy": 100 * accuracy(network, test),
         "PGD-40": 100 * pgd_accuracy(network, attacked, EPS, steps=40),
@@ -70,8 +51,9 @@ def numbers_of(folder: Path, method: str, seed: int, epochs: int) -> Numbers:
     result = run.with_suffix(".json")
     if not result.is_file():
         if not (run / "weights.safetensors").is_file():
-            train(run, method, seed, epochs)
-        found = measure(run) | {"CPU minutes": float(run.with_suffix(".seconds").read_text()) / 60}
+            flags = {"data": "cifar10", "model": "C1", "method": method, "eps": "2/255", "epochs": epochs, "seed": seed}
+            train(run, flags)
+        found = measure(run) | {"CPU minutes": cpu_minutes(run)}
         write_json(result, found)
     found = json.loads(result.read_text())
     print(f"{method:9}: " + ", ".join(f"{name} {found[name]:.1f}" for name in MEASURED), flush=True)

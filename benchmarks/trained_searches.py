@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +22,7 @@ from steadynet import InputRegion, crown_bounds, load_trained
 from steadynet.data.cache import where
 from steadynet.files import write_json
 from steadynet.runs.evaluation import accuracy, pgd_accuracy
+from timed_training import cpu_minutes, train
 
 RADII = (0.1, 0.2, 0.3)
 ATTACKED, BOUNDED = 1000, 100  # test images
@@ -32,19 +30,10 @@ MEASURED = ["accuracy", *(f"{name} {eps}" for name in ("PGD-100", "stable") for 
 Numbers = dict[str, float]
 
 
-def train(run: Path, search: str, seed: int, epochs: int) -> None:
-    """Train a network in a process of its own, and add the CPU seconds of that process to a file beside it."""
-    flags = {"data": "mnist", "model": "M1", "method": "nbc", "eps": 0.3, "search": search, "seed": seed, "threads": 1}
-    flags |= {"epochs": epochs, "warmup": epochs / 2, "lr": 2e-3, "schedule": "one-cycle", "device": "cpu"}
-    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "steadynet", "train", "--resume", "--out", str(run), *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    clock = run.with_suffix(".seconds")
-    before = float(clock.read_text()) if clock.is_file() else 0.0
-    clock.write_text(str(before + usage.ru_utime + usage.ru_stime))
-    if status:
-        raise SystemExit(f"the training of {run} ended with status {status}")
+def settings_of(search: str, seed: int, epochs: int) -> dict[str, object]:
+    """The settings of a training, as flags."""
+    flags: dict[str, object] = {"data": "mnist", "model": "M1", "method": "nbc", "eps": 0.3, "search": search}
+    return flags | {"epochs": epochs, "warmup": epochs / 2, "lr": 2e-3, "schedule": "one-cycle", "seed": seed}
 
 
 def measure(run: Path) -> Numbers:
@@ -68,8 +57,8 @@ def numbers_of(folder: Path, search: str, seed: int, epochs: int) -> Numbers:
     result = run.with_suffix(".json")
     if not result.is_file():
         if not (run / "weights.safetensors").is_file():
-            train(run, search, seed, epochs)
-        found = measure(run) | {"CPU minutes": float(run.with_suffix(".seconds").read_text()) / 60}
+            train(run, settings_of(search, seed, epochs))
+        found = measure(run) | {"CPU minutes": cpu_minutes(run)}
         write_json(result, found)
     found = json.loads(result.read_text())
     print(f"{search:6} seed {seed}: " + ", ".join(f"{name} {found[name]:.1f}" for name in MEASURED), flush=True)
