@@ -23,12 +23,12 @@ from torch import nn
 
 from plain_nbc import plain_nbc_loss
 from steadynet.graph.training_graph import LiveGraph
+from steadynet.memory import keep_freed_memory
 from steadynet.networks import ARCHITECTURES
 from steadynet.networks.preactivations import activations
 from steadynet.objectives import Batch, Objective, build
 from steadynet.objectives.certified import AttackingCertifiedObjective
 from steadynet.objectives.consistency import layer_weights
-from steadynet.training.memory import keep_freed_memory
 from stepper import Stepper, in_turn
 
 EPS = {"M": 0.3, "C": 8 / 255}

@@ -22,9 +22,9 @@ from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.bounds.precision import in_float64
-from steadynet.bounds.rounding import RoundingRecorder, size_per_channel
+from steadynet.bounds.rounding import RoundingRecorder, size_per_channel, sum_of_negatives
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Dense, Interval, ReLU, Scale, Sum
+from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Sum
 from steadynet.graph.rounding import Arithmetic, Execution, execution_error
 from steadynet.graph.translate import graph_of
 
@@ -236,3 +236,32 @@ def test_the_size_of_a_channel_is_never_too_small(dtype, side):
         for row, bounds in zip(exact, found, strict=True)
         for size, bound in zip(row, bounds, strict=True)
     )
+
+
+def wide_range(*shape: int) -> Tensor:
+    """Random float32 numbers of very different sizes."""
+    return (torch.randn(shape, dtype=torch.float64) * 2.0 ** torch.randint(-140, 60, shape)).float()
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 40), (3, 1, 1)])
+def test_a_sum_of_negatives_is_never_above_the_exact_sum(shape):
+    torch.manual_seed(0)
+    terms = -wide_range(20, *shape).abs()
+    assert sum_of_negatives(terms[:0]).shape == (0,)  # a batch may be empty
+    for row, bound in zip(terms, sum_of_negatives(terms).tolist(), strict=True):
+        exact = sum(Fraction(value) for value in row.flatten().tolist())
+        assert exact * Fraction(1001, 1000) - Fraction(1, 10**30) <= Fraction(bound) <= exact
+
+
+@pytest.mark.parametrize("side", [6, 9])  # 36 coefficients are added up in float32, 81 in float64
+def test_the_bias_of_a_convolution_under_coefficients_that_cancel(side):
+    torch.manual_seed(0)
+    bias = 2.0 ** torch.tensor([0.0, 40.0, -40.0])
+    convolution = Convolution(torch.zeros(3, 1, 4, 4), bias, (1, 1), (0, 0), (1, 1), 1)
+    graph = Graph((Node("convolution", convolution, (0,)),))
+    box = torch.zeros(1, 1, side + 3, side + 3)
+    network, _ = bounded(graph, box, box, EXACT)
+    rows = torch.cat([wide_range(100, 3, side, side), torch.randn(100, 3, side, side)])
+    for row, bound in zip(rows, proved(network, rows).tolist(), strict=True):
+        exact = sum(Fraction(value) for value in (row.double() * bias.double()[:, None, None]).flatten().tolist())
+        assert Fraction(bound) <= exact

@@ -169,8 +169,9 @@ def float_input(image: Tensor) -> Array:
 def values(graph: Graph, image: Array, numbers: Exact) -> list[Array]:
     """Every value of a graph at one input, without a batch axis."""
     found = [image]
-    for node in graph.nodes:
-        found.append(_applied(node.operation, [found[source] for source in node.inputs], numbers))
+    with np.errstate(over="ignore", invalid="ignore"):  # a network of extreme weights may overflow
+        for node in graph.nodes:
+            found.append(_applied(node.operation, [found[source] for source in node.inputs], numbers))
     return found
 
 

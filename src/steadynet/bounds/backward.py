@@ -14,7 +14,7 @@ from torch import Tensor
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
-from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room
+from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room, sum_of_negatives
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -201,7 +201,7 @@ class RelaxedNetwork:
         node = network.graph.producer(position)
         operation, sources = node.operation, [network.shapes[source] for source in node.inputs]
         if isinstance(operation, ReLU):
-            return _through_relu(position, functions, query, self.relaxations[position], self._sums_in)
+            return _through_relu(position, functions, query, self.relaxations[position], self.errors is not None)
         if functions.patch is not None and isinstance(operation, Convolution) and operation.groups == 1:
             part = _through_convolution_on_patches(functions, operation, sources[0], network.matrices)
             return [part], operation.constant(functions.coefficients, self._sums_in)
@@ -227,16 +227,18 @@ class RelaxedNetwork:
 
 
 def _through_relu(
-    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, sums_in: torch.dtype
+    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, proof: bool
 ) -> tuple[list[LinearFunctions], Tensor]:
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
         lower_slope = functions.gather(lines.lower_slope, owner)
+        difference = functions.gather(lines.difference, owner)
     else:
         lower_slope = query.slopes.at(position, functions, owner, lines)
-    added = (negative * functions.gather(lines.upper_shift, owner)).flatten(1).sum(1, dtype=sums_in)
-    difference = functions.gather(lines.upper_slope, owner) - lower_slope
+        difference = functions.gather(lines.upper_slope, owner) - lower_slope
+    above = negative * functions.gather(lines.upper_shift, owner)
+    added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
     coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
     if query.multipliers and position in query.multipliers:
         coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -52,6 +53,11 @@ class Relaxation:
         steep = active | (~inactive & (above > -below))
         lower_slope = torch.full_like(lower, slope).masked_fill(steep, 1.0)
         return cls(lower_slope, upper_slope, shift, slope)
+
+    @cached_property
+    def difference(self) -> Tensor:
+        """(properties, \\*shape), how much steeper the upper line is than the lower one."""
+        return self.upper_slope - self.lower_slope
 
     def writable_upper(self) -> Relaxation:
         """A copy whose upper line may be changed in place."""

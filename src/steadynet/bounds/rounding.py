@@ -133,6 +133,19 @@ def input_room(box: Interval) -> Tensor:
     return (8 * unit_roundoff(dtype) + LONG_SUM) * box.largest() + 8 * underflow_unit(dtype)
 
 
+def sum_of_negatives(terms: Tensor) -> Tensor:
+    """At most the sum of each function's terms, none of which is positive: (n,) in float64.
+
+    Adding up float32 numbers in float64 takes four times as long as in float32. So each channel of a feature map is
+    added up in float32 first. As no terms cancel, the rounding of that is a share of the sum.
+    """
+    if terms.dim() != 4:
+        return terms.flatten(1).sum(1, dtype=torch.float64)
+    places, dtype = terms.shape[2:].numel(), terms.dtype
+    channels = terms.sum((2, 3)).double() * (1 + 2 * gamma(places, dtype))
+    return channels.sum(1) - terms.shape[1:].numel() * underflow_unit(dtype)
+
+
 class RoundingRecorder:
     """Collects the rounding of every value while bounds are propagated through a graph."""
 
@@ -156,6 +169,8 @@ class RoundingRecorder:
         additions = max(self._uses[source] for source in node.inputs) - 1  # of the parts of a source's coefficients
         transposed = (1 if sums is None else sums.transposed_terms) + additions + _SLOPES_AND_SPLITS
         underflow = self.rounding.underflow + (transposed + 4) * (read + self._totals[position])
+        if sums is not None:  # an underflow where coefficients are added up counts for the constants of the operation
+            underflow = underflow + sums.size.flatten(1).sum(1, dtype=torch.float64)
         longest = max(self.rounding.longest, 2 * len(self._uses) + value.lower[0].numel())
         values = dict(self.rounding.values)
         if sums is not None or additions or position in self._before_relu:

@@ -183,15 +183,23 @@ class Convolution(Affine):
         return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
 
     def rounding(self, *largest: Tensor) -> Rounding:
-        outputs, inputs, height, width = self.weight.shape
-        terms, transposed = inputs * height * width + 1 + self.roundings, outputs // self.groups * height * width
-        return Rounding(self.size(largest[0]), terms, transposed, self.roundings)
+        terms = self.weight[0].numel() + 1 + self.roundings
+        return Rounding(self.size(largest[0]), terms, self._transposed_terms, self.roundings)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [self.transposed(rows, shapes[0])]
 
     def constant(self, rows: Tensor, dtype: torch.dtype) -> Tensor | float:
-        return 0.0 if self.bias is None else rows.sum((2, 3), dtype=dtype) @ self.bias.to(dtype)
+        if self.bias is None:
+            return 0.0
+        # What rounding() says of the transposed terms counts for the bias as well, so a quick sum of as many will do.
+        quick = rows.shape[2:].numel() <= self._transposed_terms
+        return rows.sum((2, 3), dtype=None if quick else dtype).to(dtype) @ self.bias.to(dtype)
+
+    @property
+    def _transposed_terms(self) -> int:
+        """How many terms one coefficient of a linear function of the input is the sum of."""
+        return len(self.weight) // self.groups * self.weight[0, 0].numel()
 
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
         """Apply the transposed convolution; the result has exactly the input's ``shape``."""

@@ -15,13 +15,13 @@ from steadynet import data as data_sets
 from steadynet.devices import pick_device
 from steadynet.errors import UserError, one_line
 from steadynet.graph.training_graph import LiveGraph
+from steadynet.memory import keep_freed_memory
 from steadynet.networks.grafting import grafted_layers, weight_matrices
 from steadynet.objectives import Batch, Objective
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights, optimiser_tensors, restore_optimiser, save_tensors
 from steadynet.training.distributed.global_batch import BatchSlice
 from steadynet.training.distributed.process_group import ProcessGroup
-from steadynet.training.memory import keep_freed_memory
 from steadynet.training.observer import Position
 from steadynet.training.schedules import remaining_rate
 from steadynet.training.settings import TrainingSettings

@@ -9,6 +9,7 @@ from typing import Literal
 
 from steadynet.devices import full_precision
 from steadynet.graph.rounding import Arithmetic
+from steadynet.memory import keep_freed_memory
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
@@ -45,6 +46,8 @@ class BranchAndBound(Verifier):
         """Decide the properties group by group; a group that crashes is tried again one property at a time."""
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
         budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, memory, now)
+        if properties.images.device.type == "cpu":
+            keep_freed_memory()
         parameters = [parameter.requires_grad for parameter in properties.network.parameters()]
         try:
             properties.network.requires_grad_(False)

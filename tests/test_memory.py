@@ -7,7 +7,7 @@ import pytest
 
 COUNT = """
 import resource, sys, torch
-from steadynet.training.memory import keep_freed_memory
+from steadynet.memory import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     raise SystemExit("no mallopt")
 def step():
