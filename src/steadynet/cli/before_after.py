@@ -95,7 +95,8 @@ def show_change(arguments: argparse.Namespace, record: ChangeRecord, title: str,
     if arguments.json:
         sys.stdout.write(json.dumps(asdict(record), indent=2) + "\n")
         return
-    from steadynet.cli.display.tables import percent, table
+    from steadynet.cli.display.numbers import percent
+    from steadynet.cli.display.tables import table
     from steadynet.cli.display.terminal import console
     from steadynet.training.figures import ATTACK_STEPS
 

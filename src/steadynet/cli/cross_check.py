@@ -54,7 +54,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _show(result: CrossCheckSummary) -> None:
-    from steadynet.cli.display.tables import seconds, table
+    from steadynet.cli.display.numbers import seconds
+    from steadynet.cli.display.tables import table
     from steadynet.cli.display.terminal import console
     from steadynet.verification.guarantees import count_guarantees, describe_proofs
     from steadynet.verification.properties import Verdict

@@ -108,7 +108,7 @@ def _show(results: dict[str, DemoResult], out: Path) -> None:
 
 def _rows(results: list[DemoResult]) -> list[list[str]]:
     """Return the rows of the table: one row per figure, one column per network."""
-    from steadynet.cli.display.tables import count_of, percent, seconds
+    from steadynet.cli.display.numbers import count_of, percent, seconds
     from steadynet.verification.properties import Verdict
 
     evaluations = [result.evaluation for result in results]

@@ -85,7 +85,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _show(name: str, result: Evaluation) -> None:
-    from steadynet.cli.display.tables import percent, table
+    from steadynet.cli.display.numbers import percent
+    from steadynet.cli.display.tables import table
 
     table(
         f"{name}: test accuracy {percent(result.accuracy)} of {result.images} images",

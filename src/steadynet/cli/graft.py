@@ -20,7 +20,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display.tables import count_of
+    from steadynet.cli.display.numbers import count_of
     from steadynet.plugins import make
     from steadynet.runs.trained import load_trained
     from steadynet.training.grafting import GraftSettings, graft_run

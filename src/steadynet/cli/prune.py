@@ -39,7 +39,7 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from steadynet.cli.display.tables import count_of
+    from steadynet.cli.display.numbers import count_of
     from steadynet.runs.trained import load_trained
 
     other = HYDRA if arguments.method == THRESHOLDS else THRESHOLDS

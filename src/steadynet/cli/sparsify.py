@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _described(result: SparsificationRecord) -> str:
     """Say what became of each layer, one line per layer."""
-    from steadynet.cli.display.tables import count_of
+    from steadynet.cli.display.numbers import count_of
 
     lines = []
     for layer in result.layers:

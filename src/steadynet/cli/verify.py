@@ -41,12 +41,16 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
+        _verify_property_file(arguments)
+    else:
+        _verify_run(arguments)
+
+
+def _verify_run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.cli.display.verification import follow_verification, show_verification
 
-    if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
-        _verify_property_file(arguments)
-        return
     verification = _verification(arguments)
     try:
         with progress_bar() as progress:

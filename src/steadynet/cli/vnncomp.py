@@ -66,9 +66,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out: str | None = None) -> None:
-    """Decide one instance and write the result in VNN-COMP's form into the file ``out``, or print it."""
-    from steadynet.cli.display.tables import seconds
-    from steadynet.cli.display.terminal import console, messages
+    """Decide one instance and write the result in VNN-COMP's form into the file ``out``, or print it.
+
+    The line is written without :mod:`rich`, which takes longer to import than an easy instance takes to decide.
+    """
+    from steadynet.cli.display.numbers import seconds
     from steadynet.files import write_text
     from steadynet.verification.guarantees import describe_guarantee
     from steadynet.verification.vnncomp import decide
@@ -78,16 +80,17 @@ def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out:
     line = f"{result.verdict.value} in {seconds(result.seconds)}" + (f" ({notes})" if notes else "")
     if out:
         write_text(Path(out), result.text())
-        console.print(f"{line}; written: {out}", soft_wrap=True, markup=False)
+        sys.stdout.write(f"{line}; written: {out}\n")
     else:
         sys.stdout.write(result.text())
-        messages.print(line, soft_wrap=True, markup=False)
+        sys.stderr.write(f"{line}\n")
 
 
 def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     import dataclasses
 
-    from steadynet.cli.display.tables import seconds, table
+    from steadynet.cli.display.numbers import seconds
+    from steadynet.cli.display.tables import table
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.verification.guarantees import count_guarantees, describe_proofs
     from steadynet.verification.instances import InstanceRow, ResultTable, read_instances, run_instances

@@ -9,7 +9,8 @@ from types import TracebackType
 
 from rich.progress import TaskID
 
-from steadynet.cli.display.tables import duration, table
+from steadynet.cli.display.numbers import duration
+from steadynet.cli.display.tables import table
 from steadynet.cli.display.terminal import console, messages, progress_bar
 from steadynet.experiments.plan import Plan
 from steadynet.experiments.runner import Watcher

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from steadynet.cli.display.tables import percent
+from steadynet.cli.display.numbers import percent
 from steadynet.cli.display.terminal import console, progress_bar
 from steadynet.plugins import describe_value
 from steadynet.runs.directory import RunDirectory

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from rich.progress import Progress
 
-from steadynet.cli.display.tables import count_of, percent, seconds, table
+from steadynet.cli.display.numbers import count_of, percent, seconds
+from steadynet.cli.display.tables import table
 from steadynet.cli.display.terminal import console
 from steadynet.verification.guarantees import describe_proofs
 from steadynet.verification.run import RunVerification

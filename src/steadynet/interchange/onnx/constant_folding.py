@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder
@@ -73,6 +72,8 @@ def fold(
     Raises:
         UnsupportedError: The node cannot be folded, or its result has lost its digits: c + 2^27 − 2^27, say.
     """
+    from onnx.reference import ReferenceEvaluator  # most files need none, and its import is slow
+
     if node.op_type not in FOLDABLE:
         raise UnsupportedError(f"{node.op_type} of constants")
     given = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}

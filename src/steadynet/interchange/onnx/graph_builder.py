@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -135,7 +136,7 @@ class GraphBuilder:
 
     def scale(self, source: GraphValue, scale: Scale) -> GraphValue:
         """Add source · factor + shift, broadcast as in ONNX; merged with the operation before it if that is exact."""
-        shape = tuple(torch.broadcast_shapes(source.shape, scale.factor.shape, scale.shift.shape))
+        shape = np.broadcast_shapes(source.shape, scale.factor.shape, scale.shift.shape)
         if math.prod(shape) != math.prod(source.shape):
             raise UnsupportedError("arithmetic that broadcasts data")
         source = self.reshape(source, shape)

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedByRuntimeError
 
 from steadynet.interchange.onnx.files import input_entries, input_precision, input_shape, load_model
@@ -52,10 +51,12 @@ def runtime_tensors(
     options.log_severity_level = 4  # errors are raised, not printed
     levels = onnxruntime.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    session: onnxruntime.InferenceSession | ReferenceEvaluator
+    session: Any
     try:
         session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except NotImplementedByRuntimeError:
+        from onnx.reference import ReferenceEvaluator  # rarely needed, and slow to import
+
         session = ReferenceEvaluator(shown)
     (entry,) = input_entries(model)
     dtype = _numpy_precision(entry)

@@ -37,7 +37,7 @@ def subtract(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 
 def add_values(builder: GraphBuilder, left: GraphValue, right: GraphValue) -> GraphValue:
     """Add two values of the graph, of the same shape except for axes of length 1."""
-    shape = tuple(torch.broadcast_shapes(left.shape, right.shape))
+    shape = np.broadcast_shapes(left.shape, right.shape)
     if not math.prod(shape) == math.prod(left.shape) == math.prod(right.shape):
         raise UnsupportedError("arithmetic that broadcasts data")
     return builder.add(Sum(), shape, builder.reshape(left, shape), builder.reshape(right, shape))
