@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from helpers import dense
-from steadynet.verification.properties import Properties
+from steadynet.graph.rounding import Arithmetic
+from steadynet.verification.properties import DecidedBy, Properties
 from steadynet.verification.search import pipeline
+from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.time_accounting import TimeAccounts
 from steadynet.verification.verify import make_verifier
 
@@ -74,3 +76,72 @@ def test_seconds_are_those_of_the_chosen_clock(clock, counts_sleep, monkeypatch)
     properties = Properties.around(dense(3, 4, 2), torch.rand(1, 3), torch.tensor([0]), eps=0.01)
     (result,) = make_verifier("branch_and_bound", {"clock": clock})(properties)
     assert (result.seconds >= 1.0) == counts_sleep
+
+
+def _biased(label: int) -> torch.nn.Module:
+    """A network that gives every image this label, however its weights move it."""
+    network = dense(3, 8, 2)
+    with torch.no_grad():
+        network[-1].weight.mul_(1e-3)
+        network[-1].bias.copy_(torch.tensor([1.0, -1.0] if label == 0 else [-1.0, 1.0]))
+    return network
+
+
+def test_an_image_with_a_wrong_label_pays_for_one_forward_pass_and_is_reported_before_any_bound(monkeypatch):
+    """The forward pass takes 4 s for 4 properties, and the bounds of the other two take 20 s."""
+    clock, events = HandClock(), []
+    check, bound = pipeline.check_images, pipeline.bound_margins
+
+    def slow_check(properties, decisions):
+        clock.now += 4
+        check(properties, decisions)
+
+    def slow_bound(batch, decisions):
+        events.append(f"bounding {len(batch.properties)}")
+        clock.now += 20
+        return bound(batch, decisions)
+
+    monkeypatch.setattr(pipeline, "check_images", slow_check)
+    monkeypatch.setattr(pipeline, "bound_margins", slow_bound)
+    found = {}
+
+    def on_result(index, result):
+        events.append(index)
+        found[index] = result
+
+    properties = Properties.around(_biased(0), torch.rand(4, 3), torch.tensor([1, 0, 1, 0]), eps=0.1)
+    budget = Budget(timeout=60, attack_steps=4, restarts=1, batch=16, memory=2**20, now=clock)
+    pipeline.decide(properties, budget, Arithmetic.FLOAT32, on_result)
+    assert events == [0, 2, "bounding 2", 1, 3]
+    assert [found[index].verdict.value for index in range(4)] == ["sat", "unsat", "sat", "unsat"]
+    assert [found[index].seconds for index in range(4)] == [1, 11, 1, 11]
+    assert found[0].decided_by == found[2].decided_by == DecidedBy.MISCLASSIFIED
+    assert torch.equal(found[2].counterexample, properties.images[2])
+
+
+def test_an_image_with_a_wrong_label_is_decided_although_the_group_runs_out_of_time(monkeypatch):
+    clock, bound = HandClock(), pipeline.bound_margins
+
+    def endless_bound(batch, decisions):
+        clock.now += 1000
+        return bound(batch, decisions)
+
+    monkeypatch.setattr(pipeline, "bound_margins", endless_bound)
+    found = {}
+    properties = Properties.around(_biased(0), torch.rand(2, 3), torch.tensor([1, 0]), eps=0.1)
+    budget = Budget(timeout=5, attack_steps=4, restarts=1, batch=16, memory=2**20, now=clock)
+    pipeline.decide(properties, budget, Arithmetic.FLOAT32, found.__setitem__)
+    assert (found[0].verdict.value, found[0].seconds) == ("sat", 0)
+    assert found[1].verdict.value == "timeout"
+
+
+def test_the_accounts_of_some_properties_keep_what_they_were_charged():
+    clock = HandClock()
+    accounts = TimeAccounts(3, timeout=10, now=clock)
+    clock.now += 6
+    accounts.charge([0, 0, 2])
+    clock.now += 2
+    rest = accounts.of([0, 2])
+    assert rest.seconds == [4, 2]
+    assert rest.pending() == 2
+    assert rest.left(1) == 8

@@ -24,7 +24,7 @@ class Decisions:
     """
 
     def __init__(self, properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
-        self.properties, self.on_result = properties, on_result
+        self.properties, self.budget, self.on_result = properties, budget, on_result
         self.time = TimeAccounts(len(properties), budget.timeout, budget.now)
         self.open = set(range(len(properties)))
         self.stable: list[float | None] = [None] * len(properties)
@@ -45,6 +45,14 @@ class Decisions:
     def give_up(self, index: int, reason: str, by: DecidedBy) -> None:
         """Decide that the property cannot be decided, and say why."""
         self._decide(index, Verdict.UNKNOWN, by, reason=reason)
+
+    def of_open(self) -> Decisions:
+        """Return decisions on the open properties alone, numbered anew, each with the time that it was charged."""
+        kept = sorted(self.open)
+        part = self.properties[torch.tensor(kept, dtype=torch.long, device=self.properties.labels.device)]
+        rest = Decisions(part, self.budget, lambda index, result: self.on_result(kept[index], result))
+        rest.time = self.time.of(kept)
+        return rest
 
     def charge(self, served: Iterable[int] = ()) -> None:
         """Charge the time since the last charge to the properties that it served, by default to all it can have served.

@@ -59,17 +59,20 @@ def decide(
     """
     decisions = Decisions(properties, budget, on_result)
     try:
-        _run_stages(PropertyBatch.of(properties, budget, arithmetic), decisions)
-        decisions.charge()
+        with torch.no_grad():
+            check_images(properties, decisions)
+        decisions.charge()  # what an image refutes is reported at once, and takes part in nothing else
+        if decisions.open:
+            decisions = decisions.of_open()
+            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic), decisions)
+            decisions.charge()
     finally:
         decisions.report()  # whatever broke, what is decided is decided
 
 
 def _run_stages(batch: PropertyBatch, decisions: Decisions) -> None:
-    with torch.no_grad():
-        check_images(batch, decisions)
-        with plain_convolutions():
-            state = bound_margins(batch, decisions)
+    with torch.no_grad(), plain_convolutions():
+        state = bound_margins(batch, decisions)
     if state is None or not decisions.open:
         return
     attack_margins(state, decisions)  # proves nothing, so the fastest convolutions will do

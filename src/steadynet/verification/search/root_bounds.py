@@ -13,7 +13,7 @@ from steadynet.bounds.layer_bounds import stable_share
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.graph.maxima import has_maxima, without_maxima
 from steadynet.graph.operations import Interval
-from steadynet.verification.properties import DecidedBy
+from steadynet.verification.properties import DecidedBy, Properties
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 from steadynet.verification.search.rounding import confirmed
@@ -23,9 +23,8 @@ REFINEMENT = Ascent(iterations=10, slope_rate=0.4)
 REFINED_AT_ONCE = 8  # properties
 
 
-def check_images(batch: PropertyBatch, decisions: Decisions) -> None:
-    """Refute every property whose image itself gets a wrong label."""
-    properties = batch.properties
+def check_images(properties: Properties, decisions: Decisions) -> None:
+    """Refute every property whose image itself gets a wrong label. It takes its share of one forward pass."""
     wrong = misclassified(properties.network, properties.images, properties.labels)
     for index in wrong.nonzero().flatten().tolist():
         decisions.refute(index, properties.images[index], DecidedBy.MISCLASSIFIED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class TimeAccounts:
@@ -21,6 +21,12 @@ class TimeAccounts:
         self.timeout = timeout
         self._now = now
         self._last = now()
+
+    def of(self, kept: Sequence[int]) -> TimeAccounts:
+        """Return the accounts of some properties, numbered anew; the time since the last charge is theirs to pay."""
+        part = TimeAccounts(len(kept), self.timeout, self._now)
+        part.seconds, part._last = [self.seconds[payer] for payer in kept], self._last
+        return part
 
     def charge(self, served: Iterable[int]) -> None:
         """Share the time since the last charge among the properties served; one that is named twice pays twice."""
