@@ -128,10 +128,19 @@ def rounded_down(bound: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass
 class Trail:
-    """What one backward pass leaves for branching: coefficients behind each ReLU, and on the input."""
+    """What one backward pass leaves: coefficients behind each ReLU, and its linear lower bounds on the input.
+
+    On the whole box, function k is at least on_input[k] · x + constant[k], less the error of its bound.
+
+    Attributes:
+        behind: per ReLU position, the coefficients behind that ReLU.
+        on_input: (n, \\*shape of the input), the coefficients on the input; None if nothing depends on it.
+        constant: (n,), the constants.
+    """
 
     behind: dict[int, Tensor] = field(default_factory=dict)
     on_input: Tensor | None = None
+    constant: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -168,9 +177,11 @@ class RelaxedNetwork:
             for source, part in zip(self.network.graph.producer(position).inputs, parts, strict=True):
                 known = pending.get(source)
                 pending[source] = part if known is None else known.plus(part, self.network.shapes[source])
+        zero = torch.zeros(len(query), dtype=self._sums_in, device=query.functions.coefficients.device)
+        if trail is not None:
+            trail.constant = (zero + constant).detach()
         if 0 in pending:
             constant = constant + self._smallest_on_box(pending[0], query.owner, trail)
-        zero = torch.zeros(len(query), dtype=self._sums_in, device=query.functions.coefficients.device)
         return LowerBound(zero + constant, None if self.errors is None else zero + error + self._underflow(query.owner))
 
     @property

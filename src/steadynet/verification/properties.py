@@ -72,6 +72,24 @@ class Reason(str, Enum):
 
 
 @dataclass(frozen=True)
+class OutputConstraints:
+    """Where a network computes the constraints of a VNN-LIB property, before it takes their maxima.
+
+    Margin i of the property is the largest of ``counts[i]`` numbers: entries i · width, i · width + 1, … of the value
+    at ``position`` in the network's graph. So the margin is positive wherever one of them is.
+
+    Args:
+        position: The position of the value in the graph.
+        counts: How many constraints each disjunct has.
+        width: How many entries each disjunct has; those after its constraints repeat the last one.
+    """
+
+    position: int
+    counts: tuple[int, ...]
+    width: int
+
+
+@dataclass(frozen=True)
 class Properties:
     """Robustness properties of one network: each image must keep its label everywhere in its region.
 
@@ -83,6 +101,7 @@ class Properties:
         origin: The same properties on the device where they were made, if they were moved. A counterexample must
             be one there, too.
         checked: Whether the network and the labels were checked already. Parts of properties are not checked again.
+        constraints: Where the network computes output constraints, if it was made from a VNN-LIB property.
 
     Raises:
         UserError: The images have another precision than the network, or a lower one than float32; the network does not
@@ -101,6 +120,7 @@ class Properties:
     region: InputRegion
     origin: Properties | None = None
     checked: bool = field(default=False, repr=False)
+    constraints: OutputConstraints | None = None
 
     def __post_init__(self) -> None:
         if self.images.is_floating_point() and torch.finfo(self.images.dtype).bits < 32:
@@ -118,14 +138,16 @@ class Properties:
 
     def __getitem__(self, rows: Tensor | slice) -> Properties:
         origin = None if self.origin is None else self.origin[rows.to("cpu") if isinstance(rows, Tensor) else rows]
-        return Properties(self.network, self.images[rows], self.labels[rows], self.region[rows], origin, checked=True)
+        images, labels, region = self.images[rows], self.labels[rows], self.region[rows]
+        return Properties(self.network, images, labels, region, origin, checked=True, constraints=self.constraints)
 
     def moved(self, network: nn.Module, device: torch.device) -> Properties:
         """Return the same properties for a copy of the network on another device."""
         images, labels, *corners = (
             tensor.to(device) for tensor in (self.images, self.labels, self.region.lower, self.region.upper)
         )
-        return Properties(network, images, labels, InputRegion(*corners), origin=self, checked=True)
+        region = InputRegion(*corners)
+        return Properties(network, images, labels, region, self, checked=True, constraints=self.constraints)
 
 
 def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:

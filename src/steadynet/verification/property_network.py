@@ -24,7 +24,7 @@ from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Dense, Operation, ReLU, Sum
 from steadynet.graph.trace import some_weight
 from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
-from steadynet.verification.properties import Properties
+from steadynet.verification.properties import OutputConstraints, Properties
 
 _CLEAR_SHARE, _CLEAR = 2.0**-20, 1e-30  # by how much a clear counterexample satisfies a constraint: of its size; alone
 
@@ -97,13 +97,15 @@ def as_robustness(network: GraphNetwork, vnnlib_property: VnnlibProperty) -> lis
 def _box_properties(network: GraphNetwork, disjuncts_of_boxes: list[list[Disjunct]]) -> BoxProperties:
     """Return the properties of several boxes, whose disjuncts differ in nothing but the box."""
     disjuncts, dtype = disjuncts_of_boxes[0], some_weight(network).dtype
-    longer = GraphNetwork(_with_scores(network.graph, disjuncts, dtype), network.input_shape)
+    graph, constraints = _with_scores(network.graph, disjuncts, dtype)
+    longer = GraphNetwork(graph, network.input_shape)
     boxes = [(members[0].lower, members[0].upper) for members in disjuncts_of_boxes]
     lower = torch.stack([rounded(box[0], dtype, down=True) for box in boxes]).view(-1, *network.input_shape)
     upper = torch.stack([rounded(box[1], dtype, down=False) for box in boxes]).view(-1, *network.input_shape)
     region = InputRegion(lower, upper)
     labels = torch.full((len(boxes),), len(disjuncts))  # the last output, which is always 0
-    return BoxProperties(Properties(longer, region.project((lower + upper) / 2), labels, region), boxes, disjuncts)
+    middle = region.project((lower + upper) / 2)
+    return BoxProperties(Properties(longer, middle, labels, region, constraints=constraints), boxes, disjuncts)
 
 
 def rounded(values: Vector, dtype: torch.dtype, *, down: bool) -> Tensor:
@@ -120,8 +122,12 @@ def rounded(values: Vector, dtype: torch.dtype, *, down: bool) -> Tensor:
     return torch.where(wrong, torch.nextafter(nearest, towards), nearest)
 
 
-def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype) -> Graph:
-    """Append the layers that compute −max(C·y − d) for each disjunct, and a last score of 0."""
+def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype) -> tuple[Graph, OutputConstraints]:
+    """Append the layers that compute −max(C·y − d) for each disjunct, and a last score of 0.
+
+    Returns:
+        The longer graph, and where it computes C·y − d.
+    """
     nodes, count = list(graph.nodes), len(disjuncts)
 
     def add(name: str, operation: Operation, *inputs: int) -> int:
@@ -142,6 +148,7 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
     unit = _powers_of_two(np.abs(matrix).max(1))
     rounded = any(disjunct.rounded for disjunct in disjuncts)
     value = add("constraints", dense(matrix / unit[:, None], -bound / unit, rounded=rounded), len(nodes))
+    constraints = OutputConstraints(value, tuple(max(1, len(disjunct.bound)) for disjunct in disjuncts), width)
     # Halve the number of values per disjunct, again and again: max(a, b) = b + relu(a − b) of one half and the other.
     while width > 1:
         half = width // 2
@@ -155,7 +162,7 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
         other = add("other", dense(second.reshape(count * width, -1)), value)
         value = add("maximum", Sum(), other, above)
     add("scores", dense(np.concatenate([-np.eye(count), np.zeros((1, count))])), value)
-    return Graph(tuple(nodes))
+    return Graph(tuple(nodes)), constraints
 
 
 def _powers_of_two(sizes: Vector) -> Vector:
