@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +67,7 @@ def propagate(
     relax: Relax = Relaxation.crown,
     known: Mapping[int, Interval] | None = None,
     execution: Execution | None = None,
+    until_stable: bool = False,
 ) -> tuple[BoundedNetwork, list[Interval]]:
     """Bound every value of the graph over a box, node by node, from the input to the output.
 
@@ -81,6 +83,8 @@ def propagate(
         known: bounds of the inputs of ReLUs and maxima that already hold on the box, by position.
         execution: the execution of the network that bounds shall hold for, with every rounding counted. None computes
             bounds as training and statistics need them: close, but no proof.
+        until_stable: whether to leave the second bound of a ReLU's input to intervals if the first one shows its sign
+            and nothing behind the ReLU gets tighter by it. The centre of the box tells which bound comes first.
 
     Returns:
         The network with its inner bounds, and the interval of every value.
@@ -91,6 +95,7 @@ def propagate(
     values = [box]
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
+    at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
     nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
     for position, node in graph.numbered():
         nonlinear = isinstance(node.operation, (ReLU, MaxPool))
@@ -99,9 +104,10 @@ def propagate(
             if known:
                 values[source] = _intersection(values[source], known[position])
             if nonlinear_before[source]:  # directly behind the input, intervals are exact
-                unstable = values[source].unstable()
-                wanted = torch.ones_like(unstable) if isinstance(node.operation, MaxPool) else unstable
-                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time)
+                maxima, unstable = isinstance(node.operation, MaxPool), values[source].unstable()
+                wanted = torch.ones_like(unstable) if maxima else unstable
+                signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
+                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time, signs)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
         inputs = [values[source] for source in node.inputs]
         value = node.operation.interval(*inputs)
@@ -128,8 +134,12 @@ def tightened(
     wanted: Tensor,
     memory: int,
     out_of_time: Callable[[], bool] = lambda: False,
+    signs: SignsFirst | None = None,
 ) -> Interval:
-    """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter."""
+    """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter.
+
+    With ``signs``, the second bound of a neuron is left out where its sign makes it useless.
+    """
     relaxed = bounded.relaxed(position)
 
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
@@ -137,7 +147,62 @@ def tightened(
             raise OutOfTimeError
         return relaxed.lower(BoundQuery(position, functions, owner)).bound(known.lower.dtype)
 
-    return sharpened(known, wanted, bounded.shapes[position], functions_at_once(bounded, position, memory), bound)
+    shape, at_once = bounded.shapes[position], functions_at_once(bounded, position, memory)
+    if signs is None:
+        return sharpened(known, wanted, shape, at_once, bound)
+    first = one_side_sharpened(known, wanted, signs.positive, shape, at_once, bound)
+    return one_side_sharpened(first, wanted & signs.still_wanted(first), ~signs.positive, shape, at_once, bound)
+
+
+class SignsFirst(NamedTuple):
+    """Which bound of a ReLU's input to compute first, and where the second one is of no use.
+
+    A ReLU that is never active is zero, however low its input. The upper bound of one that is always active tightens
+    the intervals of the layers behind it; no ReLU lies behind the last one.
+
+    Attributes:
+        positive: a mask of the neurons that are likely active, whose lower bound comes first.
+        is_last: whether no further ReLU or maximum comes.
+    """
+
+    positive: Tensor
+    is_last: bool
+
+    @classmethod
+    def before(cls, position: int, graph: Graph, at_centre: Tensor) -> SignsFirst | None:
+        """How to bound the input of an operation; None if both bounds are of use wherever they are."""
+        operation = graph.producer(position).operation
+        if not isinstance(operation, ReLU) or operation.slope:
+            return None
+        nonlinear = [place for place, node in graph.numbered() if isinstance(node.operation, (ReLU, MaxPool))]
+        return cls(at_centre > 0, position == nonlinear[-1])
+
+    def still_wanted(self, first: Interval) -> Tensor:
+        """A mask of the neurons whose second bound is of use, now that the first one is known."""
+        return ~first.stable() if self.is_last else ~(first.upper <= 0)
+
+
+def one_side_sharpened(
+    known: Interval,
+    wanted: Tensor,
+    below: Tensor,
+    shape: Shape,
+    at_once: int,
+    bound: Callable[[LinearFunctions, Tensor], Tensor],
+) -> Interval:
+    """As :func:`sharpened`, but each neuron gets one bound: the lower one where ``below``, else the upper one."""
+    lower, upper = known.lower.clone(), known.upper.clone()
+    chosen = wanted.nonzero()
+    for some in chosen.split(at_once) if len(chosen) else ():
+        functions, owner = single_neurons(some, shape, lower.dtype)
+        index = tuple(some.t())
+        side = below[index]
+        sign = torch.where(side, 1.0, -1.0).to(lower.dtype)  # an upper bound of z is −(a lower bound of −z)
+        signed = functions.coefficients * sign.view(-1, *[1] * (functions.coefficients.dim() - 1))
+        found = bound(functions.with_coefficients(signed), owner)
+        lower[index] = torch.where(side, torch.maximum(lower[index], found), lower[index])
+        upper[index] = torch.where(side, upper[index], torch.minimum(upper[index], -found))
+    return Interval(lower, torch.maximum(upper, lower))
 
 
 def sharpened(

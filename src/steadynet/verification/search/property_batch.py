@@ -52,7 +52,8 @@ class PropertyBatch:
         known: Mapping[int, Interval] | None = None,
     ) -> tuple[BoundedNetwork, list[Interval]]:
         """The network over some boxes, with bounds of every ReLU input in which every rounding is counted."""
-        return propagate(self.graph, box, self.budget.memory, out_of_time, known=known, execution=self.execution)
+        memory, execution = self.budget.memory, self.execution
+        return propagate(self.graph, box, memory, out_of_time, known=known, execution=execution, until_stable=True)
 
     def query(self, owner: Tensor, margin: Tensor) -> BoundQuery:
         """The query for some margins: margin[k] of property owner[k]."""
