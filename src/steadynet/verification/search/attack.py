@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from steadynet.attacks.pgd import descend, misclassified
 from steadynet.attacks.region import InputRegion
@@ -13,19 +16,48 @@ from steadynet.verification.search.property_batch import PropertyBatch, SearchSt
 from steadynet.verification.search.subproblem import Subproblem
 
 NEARBY, NEARBY_STEPS, NEARBY_STEP = 64, 30, 1e-3  # points around a leaf's minimiser, and the descent from each
+BEST_ON_THE_WAY = True  # whether the best point of a descent is tried, beside its last one
+DIVERSIFIED = 3  # every third restart begins from diversified points; 0 for none
+DIVERSIFYING_STEPS, DIVERSIFYING_STEP = 10, 0.5  # the way to such a point, in shares of each input's width
 JITTERED, JITTER = 512, 8  # more points, each input moved by up to so many of its units in the last place
 
 
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
-    """Attack every open margin by itself, from random points: where it is negative, there is a counterexample."""
+    """Attack every open margin by itself: where it is negative, there is a counterexample.
+
+    Each restart begins from random points. Every third one moves them apart first (:func:`diversified`).
+    """
     budget = state.batch.budget
-    owner, margin = (side.repeat(budget.restarts) for side in state.open_margins(decisions))
+    pairs = state.open_margins(decisions)
+    owner, margin = (side.repeat(budget.restarts) for side in pairs)
+    restart = torch.arange(budget.restarts, device=owner.device).repeat_interleave(len(pairs[0]))
     for rows in torch.arange(len(owner), device=owner.device).split(budget.batch):
         left = rows[decisions.still_open(owner[rows])]
         if len(left):
-            descend_on_margins(state.batch, decisions, owner[left], margin[left], None, budget.attack_steps)
+            start = _starts(state.batch, decisions, owner[left], restart[left])
+            descend_on_margins(state.batch, decisions, owner[left], margin[left], start, budget.attack_steps)
             decisions.charge(owner[left].tolist())
     return state
+
+
+def _starts(batch: PropertyBatch, decisions: Decisions, owner: Tensor, restart: Tensor) -> Tensor:
+    """The first points of some restarts: random ones, diversified in every third restart."""
+    start = batch.properties.region[owner].sample()
+    chosen = (restart % DIVERSIFIED == DIVERSIFIED - 1).nonzero().flatten() if DIVERSIFIED else owner[:0]
+    if len(chosen):
+        start[chosen] = diversified(batch, decisions, owner[chosen])
+    return start
+
+
+def diversified(batch: PropertyBatch, decisions: Decisions, owner: Tensor) -> Tensor:
+    r"""Points with diverse outputs, to begin an attack from: (n, \*image), point k in the box of property owner[k].
+
+    From a random point, a few long steps climb a random direction of the output (Tashiro et al., 2020). Random points
+    alone have similar outputs where the box has many inputs.
+    """
+    direction = 2 * torch.rand(len(owner), batch.margins.shape[2], device=owner.device).to(batch.margins) - 1
+    way = _Way(batch.properties.network, batch.properties.region[owner], -direction)
+    return way.descend(None, decisions.out_of_time(owner.tolist()), DIVERSIFYING_STEPS, DIVERSIFYING_STEP)
 
 
 def descend_on_margins(
@@ -48,24 +80,51 @@ def descend_on_margins(
         steps: how many steps to take.
         step_size: the length of the first step, as a share of each input's width; it falls to zero.
     """
-    part, row = batch.properties[owner], batch.margins[owner, margin]
-    lower, width = part.region.lower, part.region.upper - part.region.lower
-    # The descent runs in shares of each input's width, as inputs may have widths of any size.
-    unit = InputRegion(torch.zeros_like(width), torch.ones_like(width))
-    shares = descend(
-        lambda tried: (part.network(torch.addcmul(lower, tried, width)) * row).sum(1),
-        unit,
-        unit.sample() if start is None else unit.project((start - lower) / width.clamp_min(1e-30)),
-        steps=steps,
-        step_size=step_size,
-        momentum=0.75,
-        shrink=True,
-        stop=decisions.out_of_time(owner.tolist()),
-    )
-    points = part.region.project(torch.addcmul(lower, shares, width))
-    wrong = misclassified(part.network, points, part.labels)
-    for found in wrong.nonzero().flatten().tolist():
-        decisions.refute(int(owner[found]), points[found], DecidedBy.ATTACK)
+    way = _Way(batch.properties.network, batch.properties.region[owner], batch.margins[owner, margin])
+    last = way.descend(start, decisions.out_of_time(owner.tolist()), steps, step_size, momentum=0.75, shrink=True)
+    for points in (last, way.best) if BEST_ON_THE_WAY else (last,):
+        wrong = misclassified(way.network, points, batch.properties.labels[owner])
+        for found in wrong.nonzero().flatten().tolist():
+            decisions.refute(int(owner[found]), points[found], DecidedBy.ATTACK)
+
+
+class _Way:
+    """A descent on function k · output in box k, which remembers the best point of its way.
+
+    A thin counterexample may be narrower than a step: the way meets it, and does not end there.
+    """
+
+    def __init__(self, network: nn.Module, region: InputRegion, functions: Tensor) -> None:
+        self.network, self.region, self.functions = network, region, functions
+        self.width = region.upper - region.lower
+        self.least = torch.full_like(functions[:, 0], torch.inf)
+        self.shares = torch.zeros_like(region.lower)
+
+    @property
+    def best(self) -> Tensor:
+        """The best points of the way."""
+        return self._points(self.shares)
+
+    def descend(
+        self, start: Tensor | None, stop: Callable[[], bool], steps: int, step_size: float, **settings: Any
+    ) -> Tensor:
+        """Descend in shares of each input's width, as inputs may have widths of any size; returns the last points."""
+        unit = InputRegion(torch.zeros_like(self.width), torch.ones_like(self.width))
+        first = unit.sample() if start is None else (start - self.region.lower) / self.width.clamp_min(1e-30)
+        return self._points(
+            descend(self._value, unit, unit.project(first), steps=steps, step_size=step_size, stop=stop, **settings)
+        )
+
+    def _value(self, shares: Tensor) -> Tensor:
+        values = (self.network(torch.addcmul(self.region.lower, shares, self.width)) * self.functions).sum(1)
+        with torch.no_grad():
+            better = values < self.least
+            self.least = torch.where(better, values, self.least)
+            self.shares = torch.where(better.view(-1, *[1] * (shares.dim() - 1)), shares, self.shares)
+        return values
+
+    def _points(self, shares: Tensor) -> Tensor:
+        return self.region.project(torch.addcmul(self.region.lower, shares, self.width))
 
 
 def try_nearby(batch: PropertyBatch, decisions: Decisions, leaf: Subproblem, point: Tensor) -> bool:

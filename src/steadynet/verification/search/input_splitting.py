@@ -19,6 +19,7 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
+from steadynet.verification.search.attack import descend_on_margins
 from steadynet.verification.search.box_clipping import LinearBounds, clip
 from steadynet.verification.search.conjunctions import Conjunctions
 from steadynet.verification.search.decisions import Decisions
@@ -31,6 +32,10 @@ DEEPEST = 12  # halvings per input: what is still open then touches a tie, and i
 SHARE = 0.5  # of a property's time, after which it is left to ReLU splitting, too
 AT_ONCE = 512  # parts per batch
 CLIPPING = True  # whether linear bounds clip the boxes
+ATTACKED = 1024  # points per attack: some around open parts, the others anywhere
+ANYWHERE = 0.75  # the share of the latter
+ATTACK_SHARE, ATTACK_FROM = 0.2, 0.02  # of the time of bounding, in which attacks are made; less these seconds
+ATTACK_STEPS, ATTACK_STEP_SIZES = 25, (1 / 8, 1 / 100, 1 / 8, 1 / 8)  # the step sizes take turns
 
 
 @dataclass(frozen=True)
@@ -117,13 +122,22 @@ class InputSplitting:
         bounds = {position: known for position, known in whole.bounds.items() if position <= wanted}
         self.stack = [Parts(rows, torch.zeros_like(rows), whole.box, bounds, state.lower[rows] <= 0)]
         self.open_parts = dict.fromkeys(taken, 1)
+        self.halving_seconds = self.attacking_seconds = 0.0
+        self.attacks = 0
 
     def run(self) -> None:
-        """Bound and halve block after block."""
+        """Bound and halve block after block, and attack now and then."""
+        now = self.batch.budget.now
         while self.stack:
             block = self._next()
             if len(block):
+                begun = now()
                 self._halve(block)
+                self.halving_seconds += now() - begun
+                if ATTACK_SHARE * self.halving_seconds > self.attacking_seconds + ATTACK_FROM:
+                    begun = now()
+                    self._attack(block)
+                    self.attacking_seconds += now() - begun
                 self.decisions.charge(block.owner.tolist())
                 self._close()
 
@@ -171,6 +185,25 @@ class InputSplitting:
         self._count(parts.owner, -1)
         if len(left):
             self._push_halves(bounded.of(left))
+
+    def _attack(self, parts: Parts) -> None:
+        """Descend from the centres of some parts, and from random points of the whole boxes.
+
+        A counterexample may fill a millionth of the box. Few of many descents end there, so the longer the search
+        takes, the more of them it tries.
+        """
+        rows = torch.randint(len(parts), (ATTACKED,), device=parts.owner.device)
+        rows = rows[self.decisions.still_open(parts.owner[rows])]
+        if not len(rows):
+            return
+        owner, box, region = parts.owner[rows], parts.box.of(rows), self.batch.properties.region[parts.owner[rows]]
+        anywhere = torch.rand(len(rows), device=rows.device) < ANYWHERE
+        anywhere = anywhere.view(-1, *[1] * (box.lower.dim() - 1))
+        start = torch.where(anywhere, region.sample(), (box.lower + box.upper) / 2)
+        margin = torch.multinomial(parts.open[rows].float(), 1)[:, 0]
+        step_size = ATTACK_STEP_SIZES[self.attacks % len(ATTACK_STEP_SIZES)]
+        self.attacks += 1
+        descend_on_margins(self.batch, self.decisions, owner, margin, start, ATTACK_STEPS, step_size)
 
     def _bound(self, parts: Parts, out_of_time: Callable[[], bool]) -> BoundedParts:
         """Bound every conjunct of the open margins of each part."""

@@ -1,0 +1,83 @@
+"""Attacks of the search: diversified starts, and the best point of a descent."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from steadynet.attacks.region import InputRegion
+from steadynet.graph.operations import Interval
+from steadynet.graph.rounding import Arithmetic
+from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.search import attack
+from steadynet.verification.search.attack import attack_margins, descend_on_margins, diversified
+from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.property_batch import PropertyBatch, SearchState
+
+
+def batch_of(network: nn.Module, lower: Tensor, upper: Tensor, **spent: int) -> tuple[PropertyBatch, Decisions, list]:
+    """Class 0 must win in each box."""
+    labels, found = torch.zeros(len(lower), dtype=torch.long), []
+    properties = Properties(network, lower.clone(), labels, InputRegion(lower, upper))
+    budget = Budget(**({"timeout": 60, "attack_steps": 20, "restarts": 3, "batch": 64, "memory": 2**28} | spent))
+    decisions = Decisions(properties, budget, lambda index, result: found.append((index, result)))
+    return PropertyBatch.of(properties, budget, Arithmetic.FLOAT32), decisions, found
+
+
+def linear() -> nn.Module:
+    """The scores x and −x, so that the margin is 2x."""
+    network = nn.Sequential(nn.Linear(1, 2, bias=False), nn.ReLU(), nn.Linear(2, 2, bias=False))
+    network[0].weight.data = torch.tensor([[1.0], [-1.0]])
+    network[2].weight.data = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    return network.requires_grad_(False)
+
+
+def test_diversified_points_lie_in_their_own_boxes_and_at_both_ends():
+    """Along a random direction of the output, long steps of a linear network end at an end of the box."""
+    torch.manual_seed(0)
+    lower, upper = torch.tensor([[1.0], [10.0]]), torch.tensor([[2.0], [30.0]])
+    batch, decisions, _ = batch_of(linear(), lower, upper)
+    owner = torch.arange(2).repeat(50)
+    points = diversified(batch, decisions, owner)
+    assert bool(batch.properties.region[owner].contains(points).all())
+    for row in (0, 1):
+        assert set(points[row::2, 0].tolist()) == {float(lower[row, 0]), float(upper[row, 0])}
+
+
+@pytest.mark.parametrize(("every", "calls"), [(0, 0), (3, 1), (1, 1)])
+def test_every_third_restart_is_diversified(every, calls, monkeypatch):
+    torch.manual_seed(0)
+    batch, decisions, _ = batch_of(linear(), torch.tensor([[1.0]]), torch.tensor([[2.0]]), restarts=6)
+    rows: list[int] = []
+    monkeypatch.setattr(attack, "DIVERSIFIED", every)
+    plain = attack.diversified
+    monkeypatch.setattr(attack, "diversified", lambda *given: rows.append(len(given[2])) or plain(*given))
+    network, _ = batch.bounded(batch_box(batch))
+    attack_margins(SearchState(batch, network, torch.zeros(1, 1, dtype=torch.float64)), decisions)
+    assert len(rows) == calls
+    assert sum(rows) == (6 // every if every else 0)
+    assert decisions.open == {0}  # the margin is positive: no attack refutes it
+
+
+def batch_box(batch: PropertyBatch) -> Interval:
+    return Interval(batch.properties.region.lower, batch.properties.region.upper)
+
+
+def test_a_counterexample_met_on_the_way_is_taken(monkeypatch):
+    """The start is a counterexample, the first long step leaves it, and the descent ends elsewhere.
+
+    The margin is |x − 0.5| · 40 − 0.4 on [0.49, 0.51] and its gradient is steep, so a step of 1/8 leaps over the dip.
+    """
+    network = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 2)).requires_grad_(False)
+    network[0].weight.data, network[0].bias.data = torch.tensor([[1.0], [-1.0]]), torch.tensor([-0.5, 0.5])
+    network[2].weight.data, network[2].bias.data = torch.tensor([[40.0, 40.0], [0.0, 0.0]]), torch.tensor([-0.4, 0.0])
+    start = torch.tensor([[0.492]])
+    for best, verdicts in ((False, []), (True, [Verdict.SAT])):
+        monkeypatch.setattr(attack, "BEST_ON_THE_WAY", best)
+        batch, decisions, found = batch_of(network, torch.zeros(1, 1), torch.ones(1, 1))
+        descend_on_margins(batch, decisions, torch.tensor([0]), torch.tensor([0]), start, 1)
+        decisions.report()
+        results: list[Result] = [result for _, result in found]
+        assert [result.verdict for result in results] == verdicts
