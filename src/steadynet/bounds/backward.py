@@ -170,7 +170,7 @@ class RelaxedNetwork:
                 continue
             functions = pending.pop(position)
             if trail is not None and position in self.relaxations:
-                trail.behind[position] = functions.coefficients
+                trail.behind[position] = functions.whole(self.network.shapes[position]).coefficients
             error = error + self._error(position, functions, query)
             parts, added = self._substitute(position, functions, query)
             constant = constant + added

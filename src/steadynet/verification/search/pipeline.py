@@ -11,6 +11,7 @@ from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result
 from steadynet.verification.search.attack import attack_margins
 from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.condensed_splitting import split_condensed
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.input_splitting import split_inputs
 from steadynet.verification.search.milp_attack import attack_by_milp
@@ -42,7 +43,7 @@ STAGES: tuple[Stage, ...] = (
     attack_by_milp,  # small networks: a mixed-integer program looks for thin counterexamples
     refine_inner_bounds,
     optimise_slopes,
-    split_relus,  # complete: until everything is decided, or out of time
+    split_condensed,  # complete: until everything is decided, or out of time
 )
 
 
