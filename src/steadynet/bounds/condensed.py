@@ -22,7 +22,7 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
 from steadynet.bounds.crown import functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.relaxation import Relaxation
+from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.graph.operations import Interval, ReLU
 
 SPARSE = 0.25  # share of non-zero entries below which a sparse product is faster
@@ -54,7 +54,7 @@ class CondensedLayer:
         elements: (n,), the numbers of the unstable neurons in the whole layer.
         matrix: (n, inputs + unstable neurons before), the ReLU inputs as functions of what comes before.
         constant: (n,), what is added to them.
-        first: the number of its first neuron among all unstable neurons.
+        rows: its neurons among all unstable neurons.
     """
 
     position: int
@@ -62,12 +62,7 @@ class CondensedLayer:
     elements: Tensor
     matrix: Matrix
     constant: Tensor
-    first: int
-
-    @property
-    def rows(self) -> slice:
-        """Its neurons among all unstable neurons."""
-        return slice(self.first, self.first + len(self.elements))
+    rows: slice
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,8 @@ def condense(whole: BoundedNetwork, margins: Tensor, memory: int) -> CondensedNe
             continue
         matrix, constant = extraction.neurons(whole.graph.source(relu), chosen, layers)
         elements = chosen.flatten().nonzero().flatten()
-        layers.append(CondensedLayer(relu, tuple(known.lower.shape[1:]), elements, Matrix.of(matrix), constant, first))
+        rows = slice(first, first + len(elements))
+        layers.append(CondensedLayer(relu, tuple(known.lower.shape[1:]), elements, Matrix.of(matrix), constant, rows))
         kept.append(Interval(*(side.flatten()[elements, None] for side in known)))
         floors.append(torch.full_like(kept[-1].lower, operation.slope))
         first += len(elements)
@@ -349,3 +345,28 @@ def _adam(gradient: Tensor, first: Tensor, second: Tensor, rate: float, root: fl
     first.lerp_(gradient, 0.1)
     second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
     return rate * first / (second.sqrt() / root + 1e-8)
+
+
+def whole_batch(network: CondensedNetwork, batch: Columns) -> tuple[BoundedNetwork, Slopes, dict[int, Tensor] | None]:
+    """The same batch in terms of the whole network: its inner bounds with the splits applied, slopes and multipliers."""
+    count, splits = len(batch), batch.splits
+    rows = torch.zeros(count, dtype=torch.long, device=batch.margin.device)
+    whole = network.whole.of_properties(rows)
+    bounds, slopes, multipliers = dict(whole.bounds), {}, {}
+    for layer in network.layers:
+        known = network.whole.bounds[layer.position]
+        values = (known.lower >= 0).to(batch.slopes.dtype).flatten(1).repeat(count, 1)
+        values[:, layer.elements] = batch.slopes[layer.rows].t()
+        slopes[layer.position] = values.view(count, *layer.shape)
+        here = (splits.neuron >= layer.rows.start) & (splits.neuron < layer.rows.stop)
+        if bool(here.any()):
+            index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
+            sign, shape = splits.sign[here], (count, *layer.shape)
+            lower, upper = (side.flatten(1).clone() for side in bounds[layer.position])
+            lower[index] = torch.where(sign > 0, lower[index].clamp_min(0), lower[index])
+            upper[index] = torch.where(sign > 0, upper[index], upper[index].clamp_max(0))
+            bounds[layer.position] = Interval(lower.view(shape), upper.view(shape))
+            pull = torch.zeros_like(lower)
+            pull[index] = splits.beta[here] * sign
+            multipliers[layer.position] = pull.view(shape)
+    return replace(whole, bounds=bounds), Slopes(slopes), multipliers or None

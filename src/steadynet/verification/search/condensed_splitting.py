@@ -24,12 +24,12 @@ from steadynet.bounds.condensed import (
     condense,
     lower,
     margins_at,
+    whole_batch,
 )
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.relaxation import Slopes
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.attack import descend_on_margins
-from steadynet.verification.search.bounding import apply_splits, margin_functions
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaves import LeafSettler
 from steadynet.verification.search.property_batch import SearchState
@@ -180,22 +180,16 @@ class _PropertySearch:
         """Whether each part is proved by a pass over the whole network in which every rounding is counted."""
         if not parts:
             return []
-        whole = [self._expanded(part) for part in parts]
+        assert self.network is not None
+        network, batch = self.network, self._columns(parts)
+        margins = self.state.batch.margins[self.index]
         with torch.no_grad():
-            network, splits = apply_splits(self.state.network, whole)
-            relaxed = network.relaxed()
-            values = {
-                position: torch.stack([entry.slopes[position] for entry in whole]).to(network.box.lower.dtype)
-                for position in whole[0].slopes
-            }
+            restricted, slopes, multipliers = whole_batch(network, batch)
             query = BoundQuery(
-                network.output,
-                margin_functions(self.state.batch.margins, whole),
-                slopes=Slopes(values),
-                multipliers=splits.multipliers(len(whole), network),
+                restricted.output, LinearFunctions(margins[batch.margin]), slopes=slopes, multipliers=multipliers
             )
+            relaxed = restricted.relaxed()
             bound = relaxed.lower(query)
-            query = replace(query, slopes=Slopes(values) if query.slopes is None else query.slopes)
             return (confirmed(relaxed, query, bound.proved, bound.value) > 0).tolist()
 
     def _expanded(self, part: Part) -> Subproblem:
@@ -204,7 +198,7 @@ class _PropertySearch:
         splits = []
         for neuron, sign, beta in zip(part.neurons, part.signs, part.betas, strict=True):
             layer = next(layer for layer in self.network.layers if layer.rows.start <= neuron < layer.rows.stop)
-            splits.append(Split(layer.position, int(layer.elements[neuron - layer.first]), sign, beta))
+            splits.append(Split(layer.position, int(layer.elements[neuron - layer.rows.start]), sign, beta))
         slopes = {}
         for layer in self.network.layers:
             known = self.network.whole.bounds[layer.position]
