@@ -276,7 +276,7 @@ def lower(network: CondensedNetwork, batch: Columns) -> ColumnBounds:
             index = batch.splits.neuron[here] - rows.start, batch.splits.column[here]
             through.index_put_(index, -pull[here], accumulate=True)  # the term −β·sign·z of a split
         constant = constant + layer.constant @ through
-        pending[: inputs + rows.start] += layer.matrix.transposed @ through
+        pending[: inputs + rows.start].addmm_(layer.matrix.transposed, through)
     on_input, (low, high) = pending[:inputs], network.box
     minimiser = torch.where(on_input > 0, low, high)
     return ColumnBounds(constant + (on_input * minimiser).sum(0), pending[inputs:], minimiser)
