@@ -12,6 +12,7 @@ All values are stored in columns, one per subproblem: (neurons, subproblems).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +20,9 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
-from steadynet.bounds.crown import functions_at_once
+from steadynet.bounds.crown import OutOfTimeError, functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
-from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.relaxation import Relaxation, Slopes
+from steadynet.bounds.relaxation import Relaxation
 from steadynet.graph.operations import Interval, ReLU
 
 SPARSE = 0.25  # share of non-zero entries below which a sparse product is faster
@@ -39,9 +39,12 @@ class Matrix:
     def of(cls, dense: Tensor) -> Matrix:
         """Choose the form of a matrix."""
         transposed = dense.t().contiguous()
-        if dense.device.type == "cpu" and int(dense.count_nonzero()) < SPARSE * dense.numel():
+        quick = dense.device.type == "cpu" and torch.backends.mkl.is_available()
+        if not quick or int(dense.count_nonzero()) >= SPARSE * dense.numel():
+            return cls(dense, transposed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch says that its sparse matrices are new
             return cls(dense.to_sparse_csr(), transposed.to_sparse_csr())
-        return cls(dense, transposed)
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class CondensedNetwork:
         layers: the layers that have unstable ReLUs.
         margins: (inputs + unstable neurons, margins), the margins as functions of both.
         constants: (margins,), what is added to them.
+        bounds: bounds of the input of every unstable ReLU, (neurons, 1).
         lines: the two lines of every unstable ReLU, (neurons, 1) each.
         floor: (neurons, 1), the ReLU's own slope below zero.
         box: the box, (inputs, 1).
@@ -83,6 +87,7 @@ class CondensedNetwork:
     layers: tuple[CondensedLayer, ...]
     margins: Tensor
     constants: Tensor
+    bounds: Interval
     lines: Relaxation
     floor: Tensor
     box: Interval
@@ -97,19 +102,40 @@ class CondensedNetwork:
         """How many unstable ReLUs there are."""
         return len(self.margins) - self.inputs
 
+    def is_finite(self) -> bool:
+        """Whether all of it is a number: weights of extreme sizes may overflow."""
+        constants = [self.constants, *(layer.constant for layer in self.layers)]
+        return bool(self.margins.isfinite().all()) and all(bool(part.isfinite().all()) for part in constants)
 
-def condense(whole: BoundedNetwork, margins: Tensor, memory: int) -> CondensedNetwork:
+
+def condensed_size(whole: BoundedNetwork) -> int:
+    """How many entries the matrices of a condensed network would have, if none were zero."""
+    entries, before = 0, whole.box.lower[0].numel()
+    for relu in whole.graph.relus:
+        unstable = int(whole.bounds[relu].unstable().sum())
+        entries, before = entries + unstable * before, before + unstable
+    return entries
+
+
+def condense(
+    whole: BoundedNetwork, margins: Tensor, memory: int, out_of_time: Callable[[], bool] = lambda: False
+) -> CondensedNetwork:
     """Substitute the stable ReLUs of a network over one box.
 
     Args:
         whole: the network over the box of one property; it has no maxima.
         margins: (margins, outputs), the margins as coefficients of the output.
         memory: bytes that a backward pass may take.
+        out_of_time: is asked between backward passes.
+
+    Raises:
+        OutOfTimeError: ``out_of_time`` said yes.
     """
-    extraction = _Extraction(whole, memory)
+    extraction = _Extraction(whole, memory, out_of_time)
     layers: list[CondensedLayer] = []
-    kept: list[Interval] = []
-    floors: list[Tensor] = []
+    none = margins.new_zeros(0, 1)
+    bounds, floors = [Interval(none, none)], [none]
+    lines = [Relaxation(none, none, none)]
     first = 0
     for relu in whole.graph.relus:
         operation, known = whole.graph.producer(relu).operation, whole.bounds[relu]
@@ -121,29 +147,30 @@ def condense(whole: BoundedNetwork, margins: Tensor, memory: int) -> CondensedNe
         elements = chosen.flatten().nonzero().flatten()
         rows = slice(first, first + len(elements))
         layers.append(CondensedLayer(relu, tuple(known.lower.shape[1:]), elements, Matrix.of(matrix), constant, rows))
-        kept.append(Interval(*(side.flatten()[elements, None] for side in known)))
-        floors.append(torch.full_like(kept[-1].lower, operation.slope))
+        bounds.append(Interval(*(side.flatten()[elements, None] for side in known)))
+        floors.append(torch.full_like(bounds[-1].lower, operation.slope))
+        lines.append(Relaxation.crown(bounds[-1], operation.slope))
         first += len(elements)
     matrix, constants = extraction.functions(whole.output, LinearFunctions(margins), layers)
-    lines = [Relaxation.crown(bounds, float(floor[0])) for bounds, floor in zip(kept, floors, strict=True)]
-    none = margins.new_zeros(0, 1)
     joined = Relaxation(
-        torch.cat([none, *(line.lower_slope for line in lines)]),
-        torch.cat([none, *(line.upper_slope for line in lines)]),
-        torch.cat([none, *(line.upper_shift for line in lines)]),
+        torch.cat([line.lower_slope for line in lines]),
+        torch.cat([line.upper_slope for line in lines]),
+        torch.cat([line.upper_shift for line in lines]),
     )
+    every = Interval(torch.cat([part.lower for part in bounds]), torch.cat([part.upper for part in bounds]))
     box = Interval(*(side.flatten()[:, None] for side in whole.box))
     return CondensedNetwork(
-        whole, tuple(layers), matrix.t().contiguous(), constants, joined, torch.cat([none, *floors]), box
+        whole, tuple(layers), matrix.t().contiguous(), constants, every, joined, torch.cat(floors), box
     )
 
 
 class _Extraction:
     """Backward passes in which a stable ReLU is linear and an unstable one is an input of its own."""
 
-    def __init__(self, whole: BoundedNetwork, memory: int) -> None:
+    def __init__(self, whole: BoundedNetwork, memory: int, out_of_time: Callable[[], bool]) -> None:
         zero = torch.zeros_like(whole.box.lower)
-        self.network, self.memory = replace(whole, box=Interval(zero, zero), rounding=None), memory
+        self.network = replace(whole, box=Interval(zero, zero), rounding=None)
+        self.memory, self.out_of_time = memory, out_of_time
         lines = {}
         for relu in whole.graph.relus:
             operation, known = whole.graph.producer(relu).operation, whole.bounds[relu]
@@ -166,6 +193,8 @@ class _Extraction:
         self, position: int, functions: LinearFunctions, before: Sequence[CondensedLayer]
     ) -> tuple[Tensor, Tensor]:
         """Linear functions of a value: (n, inputs + unstable neurons before), and their constants (n,)."""
+        if self.out_of_time():
+            raise OutOfTimeError
         trail, count = Trail(), len(functions)
         owner = torch.zeros(count, dtype=torch.long, device=functions.coefficients.device)
         with torch.no_grad():
@@ -177,196 +206,3 @@ class _Extraction:
             none = constant.new_zeros(count, len(layer.elements))
             parts.append(none if behind is None else behind.flatten(1)[:, layer.elements])
         return torch.cat(parts, 1), constant
-
-
-@dataclass
-class SplitColumns:
-    """The split ReLUs of a batch: entry k holds the ReLU ``neuron[k]`` of column ``column[k]`` on the side ``sign[k]``.
-
-    ``beta`` ≥ 0 is the multiplier of each.
-    """
-
-    neuron: Tensor
-    column: Tensor
-    sign: Tensor
-    beta: Tensor
-
-    def restricted(self, columns: Tensor, count: int) -> SplitColumns:
-        """The splits of some of ``count`` columns, numbered anew."""
-        place = torch.full((count,), -1, dtype=torch.long, device=columns.device)
-        place[columns] = torch.arange(len(columns), device=columns.device)
-        moved = place[self.column]
-        keep = moved >= 0
-        return SplitColumns(self.neuron[keep], moved[keep], self.sign[keep], self.beta[keep])
-
-
-@dataclass
-class Columns:
-    """A batch of subproblems of one property: which margin each is about, its lines and its slopes.
-
-    Attributes:
-        margin: (n,), the margins.
-        upper_slope: (neurons, n), slopes of the upper lines, those of split ReLUs fixed.
-        upper_shift: (neurons, n), values of the upper lines at zero.
-        slopes: (neurons, n), slopes of the lower lines, which an ascent moves.
-        splits: the split ReLUs.
-    """
-
-    margin: Tensor
-    upper_slope: Tensor
-    upper_shift: Tensor
-    slopes: Tensor
-    splits: SplitColumns
-
-    @classmethod
-    def of(cls, network: CondensedNetwork, margin: Tensor, slopes: Tensor, splits: SplitColumns) -> Columns:
-        """The batch of these margins with these slopes and splits."""
-        count = len(margin)
-        lines = network.lines
-        upper_slope, shift = lines.upper_slope.repeat(1, count), lines.upper_shift.repeat(1, count)
-        batch = cls(margin, upper_slope, shift, slopes.clone(), splits)
-        index = splits.neuron, splits.column
-        fixed = torch.where(splits.sign > 0, torch.ones_like(splits.sign), network.floor[splits.neuron, 0])
-        batch.upper_slope[index], batch.upper_shift[index], batch.slopes[index] = fixed, 0.0, fixed
-        return batch
-
-    def __len__(self) -> int:
-        return len(self.margin)
-
-    def restricted(self, columns: Tensor) -> Columns:
-        """Some of the columns."""
-        return Columns(
-            self.margin[columns],
-            self.upper_slope[:, columns],
-            self.upper_shift[:, columns],
-            self.slopes[:, columns],
-            self.splits.restricted(columns, len(self)),
-        )
-
-
-@dataclass(frozen=True)
-class ColumnBounds:
-    """What a backward pass over a condensed network found.
-
-    Attributes:
-        lower: (n,), lower bounds of the margins.
-        behind: (neurons, n), the coefficients behind each ReLU.
-        minimiser: (inputs, n), the corner of the box where each bound is attained.
-    """
-
-    lower: Tensor
-    behind: Tensor
-    minimiser: Tensor
-
-
-def lower(network: CondensedNetwork, batch: Columns) -> ColumnBounds:
-    """Bound every column from below: the backward pass of CROWN, layer by layer from the last to the first."""
-    inputs = network.inputs
-    pending = network.margins.index_select(1, batch.margin)
-    constant = network.constants[batch.margin]
-    pull = batch.splits.beta * batch.splits.sign
-    for layer in reversed(network.layers):
-        rows = layer.rows
-        behind, slopes = pending[inputs + rows.start : inputs + rows.stop], batch.slopes[rows]
-        negative = behind.clamp_max(0)
-        constant = constant + (negative * batch.upper_shift[rows]).sum(0)
-        through = torch.addcmul(behind * slopes, negative, batch.upper_slope[rows] - slopes)
-        here = (batch.splits.neuron >= rows.start) & (batch.splits.neuron < rows.stop)
-        if bool(here.any()):
-            index = batch.splits.neuron[here] - rows.start, batch.splits.column[here]
-            through.index_put_(index, -pull[here], accumulate=True)  # the term −β·sign·z of a split
-        constant = constant + layer.constant @ through
-        pending[: inputs + rows.start].addmm_(layer.matrix.transposed, through)
-    on_input, (low, high) = pending[:inputs], network.box
-    minimiser = torch.where(on_input > 0, low, high)
-    return ColumnBounds(constant + (on_input * minimiser).sum(0), pending[inputs:], minimiser)
-
-
-def ascent_directions(network: CondensedNetwork, batch: Columns, found: ColumnBounds) -> tuple[Tensor, Tensor]:
-    """Gradients of the bounds in the slopes (neurons, n), and in the multipliers of the splits.
-
-    A bound is a linear function of the ReLU inputs z at its minimiser, if each ReLU is one of its two lines. So one
-    forward pass through these lines gives z, and the slope of a lower line counts with A⁺ · z.
-    """
-    inputs = network.inputs
-    values = torch.empty(len(network.margins), len(batch), dtype=found.lower.dtype, device=found.lower.device)
-    values[:inputs] = found.minimiser
-    pre_activations = torch.empty_like(found.behind)
-    for layer in network.layers:
-        rows = layer.rows
-        z = torch.addmm(layer.constant[:, None], layer.matrix.matrix, values[: inputs + rows.start])
-        pre_activations[rows] = z
-        upper = torch.addcmul(batch.upper_shift[rows], batch.upper_slope[rows], z)
-        values[inputs + rows.start : inputs + rows.stop] = torch.where(
-            found.behind[rows] > 0, batch.slopes[rows] * z, upper
-        )
-    on_slopes = found.behind.clamp_min(0) * pre_activations
-    on_multipliers = -batch.splits.sign * pre_activations[batch.splits.neuron, batch.splits.column]
-    return on_slopes, on_multipliers
-
-
-def margins_at(network: CondensedNetwork, margin: Tensor, points: Tensor) -> Tensor:
-    """The margins at some points (inputs, n), as the condensed network computes them."""
-    inputs = network.inputs
-    values = torch.empty(len(network.margins), points.shape[1], dtype=points.dtype, device=points.device)
-    values[:inputs] = points
-    for layer in network.layers:
-        rows = layer.rows
-        z = torch.addmm(layer.constant[:, None], layer.matrix.matrix, values[: inputs + rows.start])
-        values[inputs + rows.start : inputs + rows.stop] = torch.maximum(z, network.floor[rows] * z)
-    return (network.margins.index_select(1, margin) * values).sum(0) + network.constants[margin]
-
-
-def ascend(
-    network: CondensedNetwork, batch: Columns, ascent: Ascent, out_of_time: Callable[[], bool] = lambda: False
-) -> ColumnBounds:
-    """Raise the bounds of a batch by Adam on its slopes and multipliers; a column that is positive stays as it is."""
-    splits = batch.splits
-    moments = [torch.zeros_like(value) for value in (batch.slopes, batch.slopes, splits.beta, splits.beta)]
-    movable = batch.upper_shift > 0
-    for iteration in range(ascent.iterations):
-        found = lower(network, batch)
-        still = found.lower <= 0
-        if not bool(still.any()) or out_of_time():
-            return found
-        on_slopes, on_multipliers = ascent_directions(network, batch, found)
-        scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5
-        step = _adam(on_slopes, moments[0], moments[1], ascent.slope_rate * scale, root)
-        batch.slopes += step * (movable & still)
-        torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
-        torch.maximum(batch.slopes, network.floor, out=batch.slopes)
-        step = _adam(on_multipliers, moments[2], moments[3], ascent.multiplier_rate * scale, root)
-        splits.beta += step * still[splits.column]
-        splits.beta.clamp_min_(0)
-    return lower(network, batch)
-
-
-def _adam(gradient: Tensor, first: Tensor, second: Tensor, rate: float, root: float) -> Tensor:
-    first.lerp_(gradient, 0.1)
-    second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    return rate * first / (second.sqrt() / root + 1e-8)
-
-
-def whole_batch(network: CondensedNetwork, batch: Columns) -> tuple[BoundedNetwork, Slopes, dict[int, Tensor] | None]:
-    """The same batch in terms of the whole network: its inner bounds with the splits applied, slopes and multipliers."""
-    count, splits = len(batch), batch.splits
-    rows = torch.zeros(count, dtype=torch.long, device=batch.margin.device)
-    whole = network.whole.of_properties(rows)
-    bounds, slopes, multipliers = dict(whole.bounds), {}, {}
-    for layer in network.layers:
-        known = network.whole.bounds[layer.position]
-        values = (known.lower >= 0).to(batch.slopes.dtype).flatten(1).repeat(count, 1)
-        values[:, layer.elements] = batch.slopes[layer.rows].t()
-        slopes[layer.position] = values.view(count, *layer.shape)
-        here = (splits.neuron >= layer.rows.start) & (splits.neuron < layer.rows.stop)
-        if bool(here.any()):
-            index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
-            sign, shape = splits.sign[here], (count, *layer.shape)
-            lower, upper = (side.flatten(1).clone() for side in bounds[layer.position])
-            lower[index] = torch.where(sign > 0, lower[index].clamp_min(0), lower[index])
-            upper[index] = torch.where(sign > 0, upper[index], upper[index].clamp_max(0))
-            bounds[layer.position] = Interval(lower.view(shape), upper.view(shape))
-            pull = torch.zeros_like(lower)
-            pull[index] = splits.beta[here] * sign
-            multipliers[layer.position] = pull.view(shape)
-    return replace(whole, bounds=bounds), Slopes(slopes), multipliers or None

@@ -18,6 +18,7 @@ class Budget:
         batch: subproblems per batch.
         memory: bytes per backward pass.
         now: the clock that counts the seconds.
+        condense: whether ReLUs are split on condensed networks.
     """
 
     timeout: float
@@ -26,3 +27,4 @@ class Budget:
     batch: int
     memory: int
     now: Callable[[], float] = time.perf_counter
+    condense: bool = True

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
-from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.optimised import Ascent, Splits
-from steadynet.bounds.precision import in_float64, on_cpu
-from steadynet.verification.properties import DecidedBy, Reason
+from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search import branching
-from steadynet.verification.search.attack import descend_on_margins, try_nearby
+from steadynet.verification.search.attack import descend_on_margins
 from steadynet.verification.search.bounding import BoundedBatch, bound
 from steadynet.verification.search.decisions import Decisions
-from steadynet.verification.search.leaf import settle
+from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.rounding import confirmed
 from steadynet.verification.search.subproblem import Queue, Split, Subproblem
@@ -26,7 +22,6 @@ BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
 CANDIDATES = 4  # ReLUs per subproblem that are tried on both sides
 QUEUE_MEMORY = 3 << 29  # bytes that open subproblems (half-precision slopes, and their splits) may take
 POLISHED, POLISHING_STEPS = 16, 15  # minimisers per batch that are tried after a short descent
-MOST_DOUBTFUL = 50  # leaves of a property that may be neither proved nor refuted before it is given up
 
 
 def split_relus(state: SearchState, decisions: Decisions, limit: int | None = None) -> SearchState:
@@ -42,8 +37,7 @@ class _ReluSplitting:
     def __init__(self, state: SearchState, decisions: Decisions) -> None:
         self.state, self.decisions, self.batch = state, decisions, state.batch
         self.lower = state.lower.clone()
-        self.exact: dict[int, BoundedNetwork] = {}  # per property, its network in float64 on the CPU
-        self.doubtful: dict[int, list[float]] = defaultdict(list)  # per property, bounds of leaves left in doubt
+        self.settler = LeafSettler(state, decisions)
         neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         owner, margin = state.open_margins(decisions)
@@ -64,10 +58,7 @@ class _ReluSplitting:
         """Decide the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
         for index in sorted(self.decisions.open - waiting):
-            if index in self.doubtful:
-                self._give_up(index)
-            else:
-                self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
+            self.settler.conclude(index)
         for index in waiting - self.decisions.open:
             self.queue.drop(index)
 
@@ -113,39 +104,12 @@ class _ReluSplitting:
             parent = replace(subproblem, splits=splits[row], slopes=bounded.slopes.of_function(row))
             neuron = choice.neurons[row]
             if neuron is None:
-                self._settle(parent)
+                if not self.settler.settle(parent):
+                    self.queue.push([parent])  # out of time: the next charge ends its property
                 continue
             for side, sign in enumerate(branching.SIGNS):
                 if not choice.sides[side, row] > 0:  # else this side is proved already
                     self.queue.push([parent.child(Split(*neuron, sign), float(choice.sides[side, row]))])
-
-    def _settle(self, leaf: Subproblem) -> None:
-        """Decide a subproblem whose ReLUs are all fixed by a linear program.
-
-        Where that leaves a doubt, the other subproblems are searched first: one of them may hold a counterexample.
-        """
-        if leaf.owner not in self.decisions.open:
-            return
-        margin = self.batch.margins[leaf.owner, leaf.margin]
-        settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
-        if settled is None:
-            self.queue.push([leaf])  # out of time: the next charge ends its property
-        elif not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
-            self.doubtful[leaf.owner].append(settled.lower)
-            if len(self.doubtful[leaf.owner]) >= MOST_DOUBTFUL:
-                self._give_up(leaf.owner)
-
-    def _give_up(self, index: int) -> None:
-        """Say why leaves are in doubt: without any bound, the rounding errors are infinite."""
-        bounded = all(math.isfinite(lower) for lower in self.doubtful[index])
-        reason = Reason.ZERO_MARGIN if bounded else Reason.OVERFLOW
-        self.decisions.give_up(index, reason, DecidedBy.LINEAR_PROGRAM)
-
-    def _exact(self, owner: int) -> BoundedNetwork:
-        if owner not in self.exact:
-            rows = torch.tensor([owner], device=self.lower.device)
-            self.exact[owner] = on_cpu(in_float64(self.state.network.of_properties(rows)))
-        return self.exact[owner]
 
 
 def split_lists(splits: Splits, rows: int) -> list[tuple[Split, ...]]:

@@ -44,12 +44,12 @@ class LeafSettler:
                 self._give_up(leaf.owner)
         return True
 
-    def conclude(self, index: int, by: DecidedBy) -> None:
-        """Decide a property that has no open subproblem any more."""
+    def conclude(self, index: int) -> None:
+        """Decide a property that has no open subproblem any more: it is proved, unless a leaf was left in doubt."""
         if index in self.doubtful:
             self._give_up(index)
         else:
-            self.decisions.prove(index, 0.0, by)
+            self.decisions.prove(index, 0.0, DecidedBy.RELU_SPLITTING)
 
     def _give_up(self, index: int) -> None:
         """Say why leaves are in doubt: without any bound, the rounding errors are infinite."""

@@ -1,0 +1,216 @@
+"""Bounds of a batch of subproblems on a condensed network, and the ascent that raises them.
+
+Values are stored in columns, one per subproblem. Gradients are in closed form, so no graph of operations is recorded.
+Nothing here is a proof: :func:`whole_batch` writes the batch in terms of the whole network, where a pass can prove it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from steadynet.bounds.backward import BoundedNetwork
+from steadynet.bounds.condensed import CondensedNetwork
+from steadynet.bounds.optimised import Ascent
+from steadynet.bounds.relaxation import Slopes
+from steadynet.graph.operations import Interval
+
+
+@dataclass
+class SplitColumns:
+    """The split ReLUs of a batch: entry k holds the ReLU ``neuron[k]`` of column ``column[k]`` on the side ``sign[k]``.
+
+    ``beta`` ≥ 0 is the multiplier of each.
+    """
+
+    neuron: Tensor
+    column: Tensor
+    sign: Tensor
+    beta: Tensor
+
+    def restricted(self, columns: Tensor, count: int) -> SplitColumns:
+        """The splits of some of ``count`` columns, numbered anew."""
+        place = torch.full((count,), -1, dtype=torch.long, device=columns.device)
+        place[columns] = torch.arange(len(columns), device=columns.device)
+        moved = place[self.column]
+        keep = moved >= 0
+        return SplitColumns(self.neuron[keep], moved[keep], self.sign[keep], self.beta[keep])
+
+
+@dataclass
+class Columns:
+    """A batch of subproblems of one property: which margin each is about, its lines and its slopes.
+
+    Attributes:
+        margin: (n,), the margins.
+        upper_slope: (neurons, n), slopes of the upper lines, those of split ReLUs fixed.
+        upper_shift: (neurons, n), values of the upper lines at zero.
+        slopes: (neurons, n), slopes of the lower lines, which an ascent moves.
+        splits: the split ReLUs.
+    """
+
+    margin: Tensor
+    upper_slope: Tensor
+    upper_shift: Tensor
+    slopes: Tensor
+    splits: SplitColumns
+
+    @classmethod
+    def of(cls, network: CondensedNetwork, margin: Tensor, slopes: Tensor, splits: SplitColumns) -> Columns:
+        """The batch of these margins with these slopes and splits."""
+        count = len(margin)
+        lines = network.lines
+        upper_slope, shift = lines.upper_slope.repeat(1, count), lines.upper_shift.repeat(1, count)
+        batch = cls(margin, upper_slope, shift, slopes.clone(), splits)
+        index = splits.neuron, splits.column
+        fixed = torch.where(splits.sign > 0, torch.ones_like(splits.sign), network.floor[splits.neuron, 0])
+        batch.upper_slope[index], batch.upper_shift[index], batch.slopes[index] = fixed, 0.0, fixed
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.margin)
+
+    def restricted(self, columns: Tensor) -> Columns:
+        """Some of the columns."""
+        return Columns(
+            self.margin[columns],
+            self.upper_slope[:, columns],
+            self.upper_shift[:, columns],
+            self.slopes[:, columns],
+            self.splits.restricted(columns, len(self)),
+        )
+
+
+@dataclass(frozen=True)
+class ColumnBounds:
+    """What a backward pass over a condensed network found.
+
+    Attributes:
+        lower: (n,), lower bounds of the margins.
+        behind: (neurons, n), the coefficients behind each ReLU.
+        minimiser: (inputs, n), the corner of the box where each bound is attained.
+    """
+
+    lower: Tensor
+    behind: Tensor
+    minimiser: Tensor
+
+    def restricted(self, columns: Tensor) -> ColumnBounds:
+        """The bounds of some columns."""
+        return ColumnBounds(self.lower[columns], self.behind[:, columns], self.minimiser[:, columns])
+
+
+def lower(network: CondensedNetwork, batch: Columns) -> ColumnBounds:
+    """Bound every column from below: the backward pass of CROWN, layer by layer from the last to the first."""
+    inputs = network.inputs
+    pending = network.margins.index_select(1, batch.margin)
+    constant = network.constants[batch.margin]
+    pull = batch.splits.beta * batch.splits.sign
+    for layer in reversed(network.layers):
+        rows = layer.rows
+        behind, slopes = pending[inputs + rows.start : inputs + rows.stop], batch.slopes[rows]
+        negative = behind.clamp_max(0)
+        constant = constant + (negative * batch.upper_shift[rows]).sum(0)
+        through = torch.addcmul(behind * slopes, negative, batch.upper_slope[rows] - slopes)
+        here = (batch.splits.neuron >= rows.start) & (batch.splits.neuron < rows.stop)
+        if bool(here.any()):
+            index = batch.splits.neuron[here] - rows.start, batch.splits.column[here]
+            through.index_put_(index, -pull[here], accumulate=True)  # the term −β·sign·z of a split
+        constant = constant + layer.constant @ through
+        pending[: inputs + rows.start].addmm_(layer.matrix.transposed, through)
+    on_input, (low, high) = pending[:inputs], network.box
+    minimiser = torch.where(on_input > 0, low, high)
+    return ColumnBounds(constant + (on_input * minimiser).sum(0), pending[inputs:], minimiser)
+
+
+def ascent_directions(network: CondensedNetwork, batch: Columns, found: ColumnBounds) -> tuple[Tensor, Tensor]:
+    """Gradients of the bounds in the slopes (neurons, n), and in the multipliers of the splits.
+
+    A bound is a linear function of the ReLU inputs z at its minimiser, if each ReLU is one of its two lines. So one
+    forward pass through these lines gives z, and the slope of a lower line counts with A⁺ · z.
+    """
+    inputs = network.inputs
+    values = torch.empty(len(network.margins), len(batch), dtype=found.lower.dtype, device=found.lower.device)
+    values[:inputs] = found.minimiser
+    pre_activations = torch.empty_like(found.behind)
+    for layer in network.layers:
+        rows = layer.rows
+        z = torch.addmm(layer.constant[:, None], layer.matrix.matrix, values[: inputs + rows.start])
+        pre_activations[rows] = z
+        upper = torch.addcmul(batch.upper_shift[rows], batch.upper_slope[rows], z)
+        values[inputs + rows.start : inputs + rows.stop] = torch.where(
+            found.behind[rows] > 0, batch.slopes[rows] * z, upper
+        )
+    on_slopes = found.behind.clamp_min(0) * pre_activations
+    on_multipliers = -batch.splits.sign * pre_activations[batch.splits.neuron, batch.splits.column]
+    return on_slopes, on_multipliers
+
+
+def margins_at(network: CondensedNetwork, margin: Tensor, points: Tensor) -> Tensor:
+    """The margins at some points (inputs, n), as the condensed network computes them."""
+    inputs = network.inputs
+    values = torch.empty(len(network.margins), points.shape[1], dtype=points.dtype, device=points.device)
+    values[:inputs] = points
+    for layer in network.layers:
+        rows = layer.rows
+        z = torch.addmm(layer.constant[:, None], layer.matrix.matrix, values[: inputs + rows.start])
+        values[inputs + rows.start : inputs + rows.stop] = torch.maximum(z, network.floor[rows] * z)
+    return (network.margins.index_select(1, margin) * values).sum(0) + network.constants[margin]
+
+
+def ascend(
+    network: CondensedNetwork, batch: Columns, ascent: Ascent, out_of_time: Callable[[], bool] = lambda: False
+) -> ColumnBounds:
+    """Raise the bounds of a batch by Adam on its slopes and multipliers; a column that is positive stays as it is."""
+    splits = batch.splits
+    moments = [torch.zeros_like(value) for value in (batch.slopes, batch.slopes, splits.beta, splits.beta)]
+    movable = batch.upper_shift > 0
+    for iteration in range(ascent.iterations):
+        found = lower(network, batch)
+        still = found.lower <= 0
+        if not bool(still.any()) or out_of_time():
+            return found
+        on_slopes, on_multipliers = ascent_directions(network, batch, found)
+        scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5
+        step = _adam(on_slopes, moments[0], moments[1], ascent.slope_rate * scale, root)
+        batch.slopes += step * (movable & still)
+        torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
+        torch.maximum(batch.slopes, network.floor, out=batch.slopes)
+        step = _adam(on_multipliers, moments[2], moments[3], ascent.multiplier_rate * scale, root)
+        splits.beta += step * still[splits.column]
+        splits.beta.clamp_min_(0)
+    return lower(network, batch)
+
+
+def _adam(gradient: Tensor, first: Tensor, second: Tensor, rate: float, root: float) -> Tensor:
+    first.lerp_(gradient, 0.1)
+    second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+    return rate * first / (second.sqrt() / root + 1e-8)
+
+
+def whole_batch(network: CondensedNetwork, batch: Columns) -> tuple[BoundedNetwork, Slopes, dict[int, Tensor] | None]:
+    """The same batch on the whole network: its inner bounds with the splits applied, its slopes and multipliers."""
+    count, splits = len(batch), batch.splits
+    rows = torch.zeros(count, dtype=torch.long, device=batch.margin.device)
+    whole = network.whole.of_properties(rows)
+    bounds, slopes, multipliers = dict(whole.bounds), {}, {}
+    for layer in network.layers:
+        known = network.whole.bounds[layer.position]
+        values = (known.lower >= 0).to(batch.slopes.dtype).flatten(1).repeat(count, 1)
+        values[:, layer.elements] = batch.slopes[layer.rows].t()
+        slopes[layer.position] = values.view(count, *layer.shape)
+        here = (splits.neuron >= layer.rows.start) & (splits.neuron < layer.rows.stop)
+        if bool(here.any()):
+            index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
+            sign, shape = splits.sign[here], (count, *layer.shape)
+            lower, upper = (side.flatten(1).clone() for side in bounds[layer.position])
+            lower[index] = torch.where(sign > 0, lower[index].clamp_min(0), lower[index])
+            upper[index] = torch.where(sign > 0, upper[index], upper[index].clamp_max(0))
+            bounds[layer.position] = Interval(lower.view(shape), upper.view(shape))
+            pull = torch.zeros_like(lower)
+            pull[index] = splits.beta[here] * sign
+            multipliers[layer.position] = pull.view(shape)
+    return replace(whole, bounds=bounds), Slopes(slopes), multipliers or None
