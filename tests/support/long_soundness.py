@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import soundness
 from steadynet.errors import UserError
 from steadynet.verification.properties import Verdict
-from steadynet.verification.search import input_splitting
+from steadynet.verification.search import input_splitting, pipeline
 from steadynet.verification.self_test.families import FAMILIES
 from steadynet.verification.self_test.known import Outcome
 from steadynet.verification.self_test.run import SelfTest
@@ -37,13 +37,18 @@ TOO_LARGE = {"milp": ("trained",), "marabou": ("trained", "readers")}  # familie
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of work for one process: a self-test, or random networks if there is no ``verifier``."""
+    """A piece of work for one process: a self-test, or random networks if there is no ``verifier``.
+
+    With ``halve``, boxes are halved whatever the network; with ``straight``, the search goes straight to the condensed
+    networks. Most random networks would be decided before.
+    """
 
     first: int
     networks: int
     verifier: str = ""
     family: str = ""
     halve: bool = False
+    straight: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,8 +98,9 @@ def self_test(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tup
 def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
     """Decide random networks by both verifiers. A complaint counts as wrong for each of them."""
     decided, undecided, wrong, lines = Counter[str](), Counter[str](), Counter[str](), list[str]()
-    usual = input_splitting.LEAST_UNSTABLE
-    input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual
+    usual = input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK
+    input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual[0]
+    pipeline.FIRST_LOOK = 0 if part.straight else usual[1]
     for seed in range(part.first, part.first + part.networks):
         case = soundness.make(seed)
         results, complaints = soundness.check(case, soundness.verifiers(), in_time=False)  # the machine may be busy
@@ -104,7 +110,7 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
             undecided[name] += len(found) - sum(found)
             wrong[name] += bool(complaints)
         lines += [f"random network {seed} ({case.kind}): {line}" for line in complaints]
-    input_splitting.LEAST_UNSTABLE = usual
+    input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK = usual
     return decided, undecided, wrong, tuple(lines)
 
 
@@ -121,8 +127,10 @@ def planned(networks: int, random: int, others: int) -> list[Part]:
                 parts += [Part(first, min(step, count - first), name, family) for first in starts]
     for first in range(0, random, CHUNK):
         parts.append(Part(first, min(CHUNK, random - first)))
-    for first in range(random, random + random // 2, CHUNK):
-        parts.append(Part(first, min(CHUNK, random + random // 2 - first), halve=True))
+    half = random // 2
+    for first in range(0, half, CHUNK):
+        parts.append(Part(random + first, min(CHUNK, half - first), halve=True))
+        parts.append(Part(random + half + first, min(CHUNK, half - first), straight=True))
     return parts
 
 
