@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from random_networks import convolutional, dense, residual
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
 from steadynet.bounds.condensed_bounds import (
     Columns,
@@ -18,10 +18,9 @@ from steadynet.bounds.condensed_bounds import (
     ascent_directions,
     lower,
     margins_at,
-    whole_batch,
+    whole_query,
 )
 from steadynet.bounds.crown import OutOfTimeError, propagate
-from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
@@ -72,9 +71,8 @@ def test_values_and_bounds_are_those_of_the_whole_network(kind, seed):
     if not small.neurons:
         return
     batch = random_batch(small, 9, len(margins))
-    restricted, slopes, multipliers = whole_batch(small, batch)
-    query = BoundQuery(restricted.output, LinearFunctions(margins[batch.margin]), None, slopes, multipliers)
-    torch.testing.assert_close(lower(small, batch).lower, restricted.relaxed().lower(query).value.detach())
+    relaxed, query = whole_query(small, batch, whole.relaxed(), margins)
+    torch.testing.assert_close(lower(small, batch).lower, relaxed.lower(query).value.detach())
 
 
 @pytest.mark.parametrize(("kind", "seed"), CASES)
@@ -84,11 +82,11 @@ def test_directions_are_the_gradients_of_the_bounds(kind, seed):
     if not small.neurons:
         pytest.skip("every ReLU is stable")
     batch = random_batch(small, 5, len(margins))
-    restricted, slopes, multipliers = whole_batch(small, batch)
-    assert multipliers is not None
-    query = BoundQuery(restricted.output, LinearFunctions(margins[batch.margin]), None, slopes, multipliers)
-    tracked = {position: value.requires_grad_() for position, value in multipliers.items()}
-    value = restricted.relaxed().lower(query).value.sum()
+    relaxed, query = whole_query(small, batch, whole.relaxed(), margins)
+    assert query.multipliers is not None
+    assert query.slopes is not None
+    tracked, slopes = {position: value.requires_grad_() for position, value in query.multipliers.items()}, query.slopes
+    value = relaxed.lower(query).value.sum()
     on_slopes, on_multipliers = ascent_directions(small, batch, lower(small, batch))
     movable = batch.upper_shift > 0
     for layer in small.layers:

@@ -1,7 +1,7 @@
 """Bounds of a batch of subproblems on a condensed network, and the ascent that raises them.
 
 Values are stored in columns, one per subproblem. Gradients are in closed form, so no graph of operations is recorded.
-Nothing here is a proof: :func:`whole_batch` writes the batch in terms of the whole network, where a pass can prove it.
+Nothing here is a proof: :func:`whole_query` writes the batch in terms of the whole network, where a pass can prove it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork
+from steadynet.bounds.backward import BoundQuery, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.relaxation import Slopes
-from steadynet.graph.operations import Interval
+from steadynet.bounds.relaxation import Relaxation, Slopes
 
 
 @dataclass
@@ -162,15 +162,19 @@ def margins_at(network: CondensedNetwork, margin: Tensor, points: Tensor) -> Ten
 
 
 def ascend(
-    network: CondensedNetwork, batch: Columns, ascent: Ascent, out_of_time: Callable[[], bool] = lambda: False
+    network: CondensedNetwork,
+    batch: Columns,
+    ascent: Ascent,
+    out_of_time: Callable[[], bool] = lambda: False,
+    wanted: float = 0.0,
 ) -> ColumnBounds:
-    """Raise the bounds of a batch by Adam on its slopes and multipliers; a column that is positive stays as it is."""
+    """Raise the bounds of a batch by Adam on its slopes and multipliers; columns above ``wanted`` stay as they are."""
     splits = batch.splits
     moments = [torch.zeros_like(value) for value in (batch.slopes, batch.slopes, splits.beta, splits.beta)]
     movable = batch.upper_shift > 0
     for iteration in range(ascent.iterations):
         found = lower(network, batch)
-        still = found.lower <= 0
+        still = found.lower <= wanted
         if not bool(still.any()) or out_of_time():
             return found
         on_slopes, on_multipliers = ascent_directions(network, batch, found)
@@ -191,26 +195,37 @@ def _adam(gradient: Tensor, first: Tensor, second: Tensor, rate: float, root: fl
     return rate * first / (second.sqrt() / root + 1e-8)
 
 
-def whole_batch(network: CondensedNetwork, batch: Columns) -> tuple[BoundedNetwork, Slopes, dict[int, Tensor] | None]:
-    """The same batch on the whole network: its inner bounds with the splits applied, its slopes and multipliers."""
-    count, splits = len(batch), batch.splits
-    rows = torch.zeros(count, dtype=torch.long, device=batch.margin.device)
-    whole = network.whole.of_properties(rows)
-    bounds, slopes, multipliers = dict(whole.bounds), {}, {}
+def whole_query(
+    network: CondensedNetwork, batch: Columns, relaxed: RelaxedNetwork, margins: Tensor
+) -> tuple[RelaxedNetwork, BoundQuery]:
+    """The same batch on the whole network: its ReLUs with the splits applied, and what to bound.
+
+    Args:
+        network: the condensed network.
+        batch: the columns.
+        relaxed: the whole network over the box of the property, relaxed without a split, in any precision.
+        margins: (margins, outputs), the margins as coefficients of the output.
+    """
+    count, splits, margins = len(batch), batch.splits, margins.to(relaxed.network.box.lower)
+    lines, slopes, multipliers = dict(relaxed.relaxations), {}, {}
     for layer in network.layers:
-        known = network.whole.bounds[layer.position]
-        values = (known.lower >= 0).to(batch.slopes.dtype).flatten(1).repeat(count, 1)
-        values[:, layer.elements] = batch.slopes[layer.rows].t()
-        slopes[layer.position] = values.view(count, *layer.shape)
+        base, shape = relaxed.relaxations[layer.position], (count, *layer.shape)
+        values = base.lower_slope.flatten(1).repeat(count, 1)
+        values[:, layer.elements] = batch.slopes[layer.rows].t().to(values)
         here = (splits.neuron >= layer.rows.start) & (splits.neuron < layer.rows.stop)
         if bool(here.any()):
             index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
-            sign, shape = splits.sign[here], (count, *layer.shape)
-            lower, upper = (side.flatten(1).clone() for side in bounds[layer.position])
-            lower[index] = torch.where(sign > 0, lower[index].clamp_min(0), lower[index])
-            upper[index] = torch.where(sign > 0, upper[index], upper[index].clamp_max(0))
-            bounds[layer.position] = Interval(lower.view(shape), upper.view(shape))
-            pull = torch.zeros_like(lower)
-            pull[index] = splits.beta[here] * sign
+            fixed = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
+            tensors = [
+                side.flatten(1).repeat(count, 1) for side in (base.lower_slope, base.upper_slope, base.upper_shift)
+            ]
+            for tensor, value in zip(tensors, (fixed, fixed, torch.zeros_like(fixed)), strict=True):
+                tensor[index] = value
+            lines[layer.position] = Relaxation(*(tensor.view(shape) for tensor in tensors), base.slope)
+            pull = torch.zeros_like(values)
+            pull[index] = (splits.beta[here] * splits.sign[here]).to(values)
             multipliers[layer.position] = pull.view(shape)
-    return replace(whole, bounds=bounds), Slopes(slopes), multipliers or None
+        slopes[layer.position] = values.view(shape)
+    functions = LinearFunctions(margins[batch.margin])
+    query = BoundQuery(relaxed.network.output, functions, slopes=Slopes(slopes), multipliers=multipliers or None)
+    return replace(relaxed, relaxations=lines), query

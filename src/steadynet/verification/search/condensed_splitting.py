@@ -10,15 +10,16 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundQuery
+from steadynet.bounds.backward import LowerBound, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
-from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at, whole_batch
+from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at, whole_query
 from steadynet.bounds.crown import OutOfTimeError
-from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.precision import in_float64
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.attack import descend_on_margins
 from steadynet.verification.search.branching import SIGNS
@@ -34,7 +35,6 @@ from steadynet.verification.search.relu_splitting import (
     QUEUE_MEMORY,
     split_relus,
 )
-from steadynet.verification.search.rounding import confirmed
 from steadynet.verification.search.subproblem import Split, Subproblem
 
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
@@ -106,6 +106,7 @@ class _CondensedSplitting:
         self.state, self.decisions, self.index, self.network = state, decisions, index, network
         self.open: list[tuple[float, int, Part]] = []
         self.pushed, self.batches = 0, 0
+        self.rounding = 0.0  # what rounding takes off a bound, as seen in the last proofs
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
@@ -142,7 +143,7 @@ class _CondensedSplitting:
         """Bound a batch; split what is not proved."""
         out_of_time = self.decisions.out_of_time([self.index])
         batch = self._columns(parts)
-        found = ascend(self.network, batch, BRANCH, out_of_time)
+        found = ascend(self.network, batch, BRANCH, out_of_time, self.rounding)
         self._try_minimisers(batch, found)
         if self.index not in self.decisions.open:
             return
@@ -192,14 +193,32 @@ class _CondensedSplitting:
         """Whether each part is proved by a pass over the whole network in which every rounding is counted."""
         if not parts:
             return []
-        batch, margins = self._columns(parts), self.state.batch.margins[self.index]
+        batch = self._columns(parts)
         with torch.no_grad():
-            whole, slopes, multipliers = whole_batch(self.network, batch)
-            functions = LinearFunctions(margins[batch.margin])
-            query = BoundQuery(whole.output, functions, slopes=slopes, multipliers=multipliers)
-            relaxed = whole.relaxed()
-            bound = relaxed.lower(query)
-            return (confirmed(relaxed, query, bound.proved, bound.value) > 0).tolist()
+            found = self._whole_pass(batch, self.relaxed)
+            proved = found.proved > 0
+            assert found.error is not None
+            self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
+            # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
+            doubtful = (~proved & (found.value > self.rounding / 2)).nonzero().flatten()
+            if len(doubtful):
+                again = self._whole_pass(batch.restricted(doubtful), self.relaxed_in_float64)
+                proved[doubtful] = again.proved > 0
+        return proved.tolist()
+
+    def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:
+        split, query = whole_query(self.network, batch, relaxed, self.state.batch.margins[self.index])
+        return split.lower(query)
+
+    @cached_property
+    def relaxed(self) -> RelaxedNetwork:
+        """The whole network over the box of the property, without a split."""
+        return self.network.whole.relaxed()
+
+    @cached_property
+    def relaxed_in_float64(self) -> RelaxedNetwork:
+        """The same in float64."""
+        return in_float64(self.network.whole).relaxed()
 
     def _split(
         self, batch: Columns, found: ColumnBounds, parts: Sequence[Part], out_of_time: Callable[[], bool]
