@@ -216,12 +216,13 @@ def whole_query(
         if bool(here.any()):
             index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
             fixed = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
-            tensors = [
+            lower_slope, upper_slope, shift = (
                 side.flatten(1).repeat(count, 1) for side in (base.lower_slope, base.upper_slope, base.upper_shift)
-            ]
-            for tensor, value in zip(tensors, (fixed, fixed, torch.zeros_like(fixed)), strict=True):
-                tensor[index] = value
-            lines[layer.position] = Relaxation(*(tensor.view(shape) for tensor in tensors), base.slope)
+            )
+            lower_slope[index], upper_slope[index], shift[index] = fixed, fixed, 0.0
+            lines[layer.position] = Relaxation(
+                lower_slope.view(shape), upper_slope.view(shape), shift.view(shape), base.slope
+            )
             pull = torch.zeros_like(values)
             pull[index] = (splits.beta[here] * splits.sign[here]).to(values)
             multipliers[layer.position] = pull.view(shape)
