@@ -229,7 +229,7 @@ class _CondensedSplitting:
         promising: list[Part] = []
         for part, neuron, bounds in zip(parts, choice.neurons, choice.sides.t().tolist(), strict=True):
             if neuron is None:
-                if not self.settler.settle(self._subproblem(part)):
+                if not self.settler.settle(self._subproblem(part), out_of_time):
                     waiting.append(part)  # out of time: the next charge ends the property
                 continue
             for sign, bound in zip(SIGNS, bounds, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
 import torch
 
@@ -27,13 +28,15 @@ class LeafSettler:
         self.exact: dict[int, BoundedNetwork] = {}  # per property, its network in float64 on the CPU
         self.doubtful: dict[int, list[float]] = defaultdict(list)  # per property, bounds of leaves left in doubt
 
-    def settle(self, leaf: Subproblem) -> bool:
+    def settle(self, leaf: Subproblem, out_of_time: Callable[[], bool]) -> bool:
         """Decide a subproblem whose ReLUs are all fixed by a linear program; False if there was no time for it.
 
         Where that leaves a doubt, the other subproblems are searched first: one of them may hold a counterexample.
         """
         if leaf.owner not in self.decisions.open:
             return True
+        if out_of_time():  # a batch may hold many leaves
+            return False
         margin = self.batch.margins[leaf.owner, leaf.margin]
         settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
         if settled is None:

@@ -104,7 +104,7 @@ class _ReluSplitting:
             parent = replace(subproblem, splits=splits[row], slopes=bounded.slopes.of_function(row))
             neuron = choice.neurons[row]
             if neuron is None:
-                if not self.settler.settle(parent):
+                if not self.settler.settle(parent, out_of_time):
                     self.queue.push([parent])  # out of time: the next charge ends its property
                 continue
             for side, sign in enumerate(branching.SIGNS):
