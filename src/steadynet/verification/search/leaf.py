@@ -8,6 +8,7 @@ enough, it lifts the bound above zero.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import NamedTuple
@@ -73,6 +74,8 @@ def settle(network: BoundedNetwork, margin: Tensor, leaf: Subproblem, seconds: f
         picked[torch.arange(len(elements), device="cpu"), elements] = splits.sign[position]
         forms.append(_linear_form(linear, source, picked.view(len(elements), *shape)))
     coefficients, constants = (torch.cat(parts) for parts in zip(*forms, strict=True))
+    if not bool(coefficients.isfinite().all() & constants.isfinite().all()):  # HiGHS would not end
+        return Settled(-math.inf, ((fixed.box.lower + fixed.box.upper) / 2)[0])
     started = time.monotonic()
     solution = _solve(coefficients, constants, _flat(fixed.box), seconds, _SLACK)
     if solution is None:
