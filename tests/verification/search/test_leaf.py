@@ -36,7 +36,7 @@ def test_a_narrow_counterexample_is_found(kind: str, seed: int) -> None:
 
 def test_a_leaf_that_overflows_proves_nothing_and_does_not_reach_the_solver() -> None:
     """HiGHS would not end: it looks at no clock while costs are not numbers."""
-    graph = graph_of(nn.Linear(2, 2).double().requires_grad_(False), (2,))
+    graph = graph_of(nn.Sequential(nn.Linear(2, 2)).double().requires_grad_(False), (2,))
     box = Interval(torch.zeros(1, 2).double(), torch.ones(1, 2).double())
     network, _ = propagate(graph, box, execution=Execution(Arithmetic.EXACT, torch.float64))
     for number in (torch.nan, torch.inf):
