@@ -6,7 +6,7 @@ Each method with each model has three trials: the learning rates 2e-3 and 8e-3 w
 better rate with the setting that says how strong the method is changed by a factor. A method without such a setting has
 the learning rate 4e-3 as its third trial. Each trial trains with seed 0 for a third (--share) of the minutes that the
 grid trains for. The best trial has the largest sum of accuracy (all validation images) and proved share (the first 50,
-5 of each class, 3 CPU seconds each, at the radius of the training). Test images are not touched.
+5 of each class, 1 CPU second each, at the radius of the training). Test images are not touched.
 A trial whose loss stops being finite has none of either.
 
 The trials are runs in FOLDER, each with a record beside it. If the script is stopped, the same command continues.
@@ -40,7 +40,7 @@ from steadynet.verification.verify import verify
 
 RATES = (2e-3, 8e-3)
 OTHER_RATE = 4e-3  # of a method without a strength
-PER_CLASS, TIMEOUT = 5, 3.0  # validation images of each class that are verified; CPU seconds for each
+PER_CLASS, TIMEOUT = 5, 1.0  # validation images of each class that are verified; CPU seconds for each
 FACTORS = {  # how much the strength changes; 3 unless given
     "box": 2.0,
     "shaping": 0.5,
