@@ -31,6 +31,7 @@ LEAST_UNSTABLE = 40  # below, splitting ReLUs ends sooner
 DEEPEST = 12  # halvings per input: what is still open then touches a tie, and is left to ReLU splitting
 SHARE = 0.5  # of a property's time, after which it is left to ReLU splitting, too
 AT_ONCE = 512  # parts per batch
+EVEN = 0.2  # the share of the mean slope that counts for every input: inner bounds gain from halving any of them
 CLIPPING = True  # whether linear bounds clip the boxes
 ATTACKED = 1024  # points per attack: some around open parts, the others anywhere
 ANYWHERE = 0.75  # the share of the latter
@@ -257,7 +258,7 @@ class InputSplitting:
         """Push both halves of each part, cut across the input where the margin is steep and the box is wide."""
         parts, slope = bounded.parts, bounded.slope.abs()
         low, high = parts.box.lower.flatten(1), parts.box.upper.flatten(1)
-        axis = ((slope + slope.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
+        axis = ((slope + EVEN * slope.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
         start, end = low.gather(1, axis), high.gather(1, axis)
         middle = (start + end) / 2
         stuck = ((parts.depth >= DEEPEST * low.shape[1])[:, None] | ~((start < middle) & (middle < end))).flatten()
