@@ -32,7 +32,7 @@ test: lint
 	$(BIN)/pytest $(ALONE)
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(addprefix --ignore ,$(ALONE))
 
-# properties whose truth is known, and 3,003 random networks decided by the search and by MILP; other verifiers beside them
+# properties whose truth is known, and 4,004 random networks decided by the search and by MILP; other verifiers beside them
 soundness: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/long_soundness.py
 
