@@ -27,7 +27,7 @@ from typing import Any
 
 from method_tables import MethodSettings, Place, add_choice, chosen_cells, read_settings, show
 from steadynet import data as data_sets
-from steadynet.errors import UserError
+from steadynet.errors import NotFiniteError
 from steadynet.experiments.cells import Cell
 from steadynet.experiments.tuning import strength_of
 from steadynet.files import read_record, write_json
@@ -151,7 +151,7 @@ class Tuner:
             try:
                 if not run.weights.is_file():
                     run = resume(run.path) if run.checkpoint.is_file() else train(settings, run.path, overwrite=True)
-            except UserError as error:
+            except NotFiniteError as error:
                 print(f"{place}: {error}")
                 failed = Trial(self.cell.model, self.cell.variant.label, lr, parts, 0.0, 0.0, 0, 0.0)
                 write_json(record, asdict(failed))

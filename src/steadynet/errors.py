@@ -10,6 +10,10 @@ class UserError(Exception):
     """A mistake that the user can correct. The message is one line: what is wrong, where, and what to do."""
 
 
+class NotFiniteError(UserError):
+    """A training whose loss or weights are no longer finite numbers."""
+
+
 class UnknownNameError(UserError):
     """A name that does not exist; the message suggests the nearest one that does.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from steadynet.errors import UserError
+from steadynet.errors import NotFiniteError
 from steadynet.training.notation import Phase
 from steadynet.training.state import TrainingState
 from steadynet.training.weight_perturbation import perturbed_weights
@@ -55,16 +55,16 @@ def descend(state: TrainingState) -> None:
 
 
 def check_weights(state: TrainingState, phase: Phase) -> None:
-    """Raise a ``UserError`` if a weight is not finite, so that it never replaces a good checkpoint."""
+    """Raise a ``NotFiniteError`` if a weight is not finite, so that it never replaces a good checkpoint."""
     for name, weights in state.network.named_parameters():
         if not torch.isfinite(weights).all():
             raise _not_finite(f"weights {name} are not finite after batch {state.position.batch}", state, phase)
 
 
-def _not_finite(what: str, state: TrainingState, phase: Phase) -> UserError:
+def _not_finite(what: str, state: TrainingState, phase: Phase) -> NotFiniteError:
     """Return the error for a loss or weights that are not finite."""
     good = state.run.checkpoint
     last = f"the last good checkpoint is {good}" if good.is_file() else "there is no checkpoint yet"
-    return UserError(
+    return NotFiniteError(
         f"the {what} of epoch {state.position.epoch + 1}, phase {phase.method}; {last}. A smaller --lr usually helps"
     )
