@@ -15,9 +15,9 @@ from steadynet import objectives, plugins
 from steadynet.cli import main
 from steadynet.data.cache import sha256
 from steadynet.errors import UserError
-from steadynet.plugins import discover, make
+from steadynet.plugins import discover, discovery, make
 
-SOURCE = Path(plugins.__file__).parents[1]
+SOURCE = Path(plugins.__file__).parents[2]
 
 # A package with a training method, a verifier and a data set
 
@@ -158,9 +158,9 @@ def declare(tmp_path, monkeypatch):
         (information / "entry_points.txt").write_text("\n".join(["[steadynet.objectives]", *lines, ""]))
         monkeypatch.delitem(sys.modules, module, raising=False)
 
-    plugins._installed.cache_clear()
+    discovery._installed.cache_clear()
     yield install
-    plugins._installed.cache_clear()
+    discovery._installed.cache_clear()
 
 
 def method(name: str, body: str = "", decorator: str = "@dataclass(frozen=True, kw_only=True)\n") -> str:

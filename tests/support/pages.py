@@ -50,6 +50,13 @@ def blocks(page: str) -> list[Block]:
     ]
 
 
+def write_files(page: str) -> None:
+    """Write the blocks that have a title as files into the current folder."""
+    for block in blocks(page):
+        if block.title:
+            Path(block.title).write_text(block.code, encoding="utf-8")
+
+
 def run_page(page: str) -> None:
     """Run the page in the current folder, its Python in one session."""
     session: dict[str, Any] = {"__name__": "page"}

@@ -122,6 +122,7 @@ def parse_command_line(arguments: list[str]) -> argparse.Namespace:
             epilog=command.epilogue,
         )
         if name == named:  # only this command needs its flags, and what they import
+            subparser.words = arguments
             command.configure(subparser)
             chosen = subparser
     if not arguments:

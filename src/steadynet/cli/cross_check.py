@@ -25,7 +25,8 @@ def _configure(parser: Parser) -> None:
         nargs="+",
         default=DEFAULT,
         metavar="NAME",
-        help=f"the verifiers to compare; steadynet list verifiers shows all (default: {' '.join(DEFAULT)})",
+        help="the verifiers to compare, by name or as file.py:Class; steadynet list verifiers shows all "
+        f"(default: {' '.join(DEFAULT)})",
     )
     add_threads(parser)
     add_json(parser)

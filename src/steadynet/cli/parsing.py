@@ -26,10 +26,12 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         flags: Every flag that this parser knows, such as ``--help``.
+        words: The words that the user typed, for flags that depend on what the user chose.
     """
 
     def __init__(self, **options: Any) -> None:
         self.flags: list[str] = []
+        self.words: list[str] = []
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
 
@@ -70,6 +72,25 @@ def parse(parser: Parser, chosen: Parser, arguments: list[str]) -> argparse.Name
             raise UserError(f"unknown option '{name}'{hint} (see {chosen.prog} --help)")
         raise UserError(f"'{name}' is one argument too many (see {chosen.prog} --help)")
     return result
+
+
+def typed_values(words: Iterable[str], flag: str) -> list[str]:
+    """Return the values of one flag among the words that the user typed, before they are parsed.
+
+    >>> typed_values(["run", "--verifiers", "milp", "mine.py:Own", "--eps", "0.1"], "--verifiers")
+    ['milp', 'mine.py:Own']
+    >>> typed_values(["--method=nbc"], "--method")
+    ['nbc']
+    """
+    values, is_value = [], False
+    for word in words:
+        if word.startswith(f"{flag}="):
+            values.append(word.partition("=")[2])
+        elif word.startswith("--"):
+            is_value = word == flag
+        elif is_value:
+            values.append(word)
+    return values
 
 
 def add_settings(parser: Parser, owner: str, title: str, settings: Iterable[Setting]) -> None:

@@ -7,9 +7,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from steadynet.cli.parsing import Parser, add_settings, flag_of, given_settings
+from steadynet.cli.parsing import Parser, add_settings, flag_of, given_settings, typed_values
 from steadynet.errors import UserError
-from steadynet.plugins import Setting, choose, describe_value, settings_of
+from steadynet.plugins import Setting, describe_value, settings_of, split_reference
 
 VERIFIER = "verifier"  # the owner of the verifiers' flags
 
@@ -83,8 +83,7 @@ def given_verifiers(arguments: argparse.Namespace, names: Iterable[str]) -> dict
     """
     from steadynet.verification import verifiers
 
-    known = verifiers.available()
-    return settings_for(arguments, VERIFIER, {name: choose("verifier", name, known) for name in names})
+    return settings_for(arguments, VERIFIER, {name: verifiers.named(name) for name in names})
 
 
 def given_verifier(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -98,13 +97,18 @@ def add_verifier(parser: Parser) -> None:
         "--verifier",
         default="branch_and_bound",
         metavar="NAME",
-        help="the verifier to use; steadynet list verifiers shows all (default: branch_and_bound)",
+        help="the verifier to use, or file.py:Class; steadynet list verifiers shows all (default: branch_and_bound)",
     )
 
 
 def add_verifier_settings(parser: Parser, without: tuple[str, ...] = ()) -> None:
-    """Add one flag per setting of any verifier, but for those that the command declares itself."""
+    """Add one flag per setting of any verifier, but for those that the command declares itself.
+
+    A verifier in the user's own file has flags, too, if the user chose it.
+    """
     from steadynet.verification import verifiers
 
-    settings = [entry for entry in merged_settings(verifiers.available()) if entry.name not in without]
+    typed = [name for flag in ("--verifier", "--verifiers") for name in typed_values(parser.words, flag)]
+    own = {name: verifiers.named(name) for name in typed if split_reference(name)}
+    settings = [entry for entry in merged_settings(verifiers.available() | own) if entry.name not in without]
     add_settings(parser, VERIFIER, "settings of the verifiers", settings)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import Command
-from steadynet.cli.parsing import Parser, add_settings, given_settings
+from steadynet.cli.parsing import Parser, add_settings, given_settings, typed_values
 from steadynet.errors import UserError
 from steadynet.training.distributed.torchrun_env import this_process
 
 if TYPE_CHECKING:
+    from steadynet.objectives import Objective
     from steadynet.runs.directory import RunDirectory
     from steadynet.training.given_settings import GivenSettings
     from steadynet.training.settings import TrainingSettings
@@ -34,7 +35,7 @@ def _configure(parser: Parser) -> None:
 
 
 def add_training_settings(parser: Parser) -> None:
-    """Add one flag per setting of the training and of every method."""
+    """Add one flag per setting of the training and of every method, also of those in the user's own files."""
     from steadynet import objectives
     from steadynet.cli.plugin_flags import merged_settings
     from steadynet.plugins import settings_of
@@ -42,9 +43,22 @@ def add_training_settings(parser: Parser) -> None:
 
     general = settings_of(TrainingSettings)
     names = {entry.name for entry in general}  # l1_weight is a setting of the training and of some methods
-    of_methods = [entry for entry in merged_settings(objectives.available()) if entry.name not in names]
+    methods = objectives.available() | _typed_methods(parser.words)
+    of_methods = [entry for entry in merged_settings(methods) if entry.name not in names]
     add_settings(parser, TRAINING, "settings of the training", general)
     add_settings(parser, TRAINING, "settings of the methods", of_methods)
+
+
+def _typed_methods(words: list[str]) -> dict[str, type[Objective]]:
+    """Load the methods in users' own files that ``--method`` and ``--phases`` name."""
+    from steadynet import objectives
+    from steadynet.plugins import split_reference
+    from steadynet.training.notation import parse_phases
+
+    methods = typed_values(words, "--method")
+    methods += [phase.method for text in typed_values(words, "--phases") for phase in parse_phases(text)]
+    parts = [part.strip() for method in methods for part in method.split("+")]
+    return {part: objectives.named(part) for part in parts if split_reference(part)}
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -90,10 +104,10 @@ def _resume(run: RunDirectory, given: GivenSettings) -> bool:
     from steadynet.training.settings import resolve
 
     own = GivenSettings.parse(run.read_config().settings)
-    settings = resolve(own)
+    settings = resolve(own, run.method_sources)
     machine = {key: given.values[key] for key in MACHINE if key in given.values}
     others = {key: value for key, value in given.values.items() if key not in MACHINE}
-    wanted = resolve(own.overridden_by(GivenSettings(others, given.methods))).as_config()
+    wanted = resolve(own.overridden_by(GivenSettings(others, given.methods)), run.method_sources).as_config()
     changed = sorted(key for key in wanted if wanted[key] != settings.as_config().get(key))
     if changed:
         raise UserError(f"--resume keeps the run's settings, but {', '.join(changed)} would change: leave them out")

@@ -35,7 +35,7 @@ from steadynet.experiments.variants import Variant
 from steadynet.files import disk_errors
 from steadynet.plugins import fits, settings_of
 from steadynet.training.notation import parse_phases, parse_radius
-from steadynet.training.settings import resolve
+from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.verification import verifiers
 from steadynet.verification.verify import make_verifier
 
@@ -75,7 +75,7 @@ class Cell:
     @property
     def radii(self) -> tuple[float, ...]:
         """The radii that it is verified at."""
-        eps = self.settings["eps"] if self.verification.eps is None else self.verification.eps
+        eps = self.settings.get("eps", TrainingSettings.eps) if self.verification.eps is None else self.verification.eps
         return tuple(parse_radius(radius) for radius in (eps if isinstance(eps, list | tuple) else [eps]))
 
     def verification_plan(self, index: Sequence[int]) -> VerificationPlan:
@@ -86,7 +86,7 @@ class Cell:
 
     def _default_clock(self) -> dict[str, str]:
         """Count the processor's seconds, so that times mean the same beside other tasks; on a GPU they mean nothing."""
-        known = settings_of(verifiers.available()[self.verification.verifier])
+        known = settings_of(verifiers.named(self.verification.verifier))
         has_clock = any(entry.name == "clock" for entry in known)
         return {"clock": "cpu"} if has_clock and not self.resources.verify.gpus else {}
 
@@ -215,8 +215,8 @@ def _phases(shares: str, epochs: int) -> str:
     ('rs:200 rs+nbc:200', 'nbc:20')
     """
     parts = [part.rpartition(":") for part in shares.split()]
-    if len(parts) == 1 and not parts[0][1]:
-        return f"{parts[0][2]}:{epochs}"
+    if len(parts) == 1 and (not parts[0][1] or parts[0][0].endswith(".py")):  # nbc, or mine.py:Smoothing
+        return f"{shares.strip()}:{epochs}"
     try:
         wanted = [Fraction(share) for _, _, share in parts]
     except (ValueError, ZeroDivisionError) as error:
@@ -235,9 +235,12 @@ def _key(prefix: str, whole: dict[str, Any]) -> str:
 def _files(config: Mapping[str, Any], recorded: Mapping[str, str]) -> dict[str, str]:
     """Return a hash of each file of the user that a run depends on: with other content, it is another run."""
     own = networks.custom_source(config["model"])
-    if own and not own[0].is_file() and str(own[0]) not in recorded:
-        raise UserError(f"there is no file {own[0]} ({RELATIVE})")
-    paths = [own[0] if own else None, data_sets.own_file(config["data"])]
+    sources = [own[0]] if own else []
+    sources += objectives.user_files(phase.method for phase in parse_phases(config["phases"]))
+    for path in sources:
+        if not path.is_file() and str(path) not in recorded:
+            raise UserError(f"there is no file {path} ({RELATIVE})")
+    paths = [*sources, data_sets.own_file(config["data"])]
     there = {str(path): path for path in paths if path and (path.is_file() or str(path) in recorded)}
     return {name: recorded.get(name) or _digest(path, path.stat().st_mtime_ns) for name, path in there.items()}
 

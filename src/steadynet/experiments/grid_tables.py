@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from steadynet import objectives
 from steadynet.errors import UnknownNameError, UserError
 from steadynet.files import record_from
-from steadynet.plugins import choose, make, settings_of
+from steadynet.plugins import make, settings_of
 from steadynet.training.settings import TrainingSettings
 from steadynet.verification import verifiers
 
@@ -44,7 +44,7 @@ class Tables:
         """
         _check_training(self.training, f"{place} [training]")
         for part, values in self.parts.items():
-            make(choose(f"method in {place} [parts]", part, objectives.available()), values)
+            make(objectives.named(part, kind=f"method in {place} [parts]"), values)
         read_verification(self.verification, f"{place} [verification]", verifier)
         read_table(Evaluation, self.evaluation, f"{place} [evaluation]")
         read_resources(self.resources, place)
@@ -218,7 +218,7 @@ def read_verification(table: Values, place: str, verifier: str | None = None) ->
         UserError: The verifier or a key is unknown, or a value has another type.
     """
     verifier = verifier or str(table.get("verifier", VERIFIER))
-    known = [entry.name for entry in settings_of(choose("verifier", verifier, verifiers.available()))]
+    known = [entry.name for entry in settings_of(verifiers.named(verifier))]
     own = {key: value for key, value in table.items() if key not in known}
     if "tasks" in own:  # what older grids call it
         own["properties"] = own.pop("tasks")

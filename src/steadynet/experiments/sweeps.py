@@ -13,7 +13,7 @@ from steadynet.experiments.grid_tables import MethodTable
 from steadynet.experiments.scales import laid_over
 from steadynet.experiments.tuning import AccuracyWindow
 from steadynet.experiments.variants import Value, Variant, as_value, label_of
-from steadynet.plugins import choose, make
+from steadynet.plugins import make
 
 Parts = Mapping[str, Mapping[str, Any]]  # settings of the parts of a method
 
@@ -70,7 +70,7 @@ def _combinations(sweep: Mapping[str, Mapping[str, tuple[Any, ...]]], place: str
     axes = [(part, name, values) for part, table in sweep.items() for name, values in table.items()]
     for part, name, values in axes:
         for value in values:
-            make(choose(f"method in {place} sweep", part, objectives.available()), {name: value})
+            make(objectives.named(part, kind=f"method in {place} sweep"), {name: value})
     for chosen in itertools.product(*(values for _, _, values in axes)):
         parts: dict[str, dict[str, Any]] = {}
         for (part, name, _), value in zip(axes, chosen, strict=True):

@@ -108,7 +108,7 @@ def strength_of(method: str) -> Strength:
     nbc.beta nbc.beta eps
     """
     for part in reversed(objectives.parts_of(method)):
-        strength = objectives.available()[part].strength
+        strength = objectives.named(part).strength
         if strength:
             return Strength(part, strength)
     return Strength(None, "eps")

@@ -13,7 +13,7 @@ from steadynet.networks.grafting import GRAFTED, with_grafted_relus
 from steadynet.networks.initialisation import initialise_for_intervals, suits_narrow_intervals
 from steadynet.networks.normalise import Normalise
 from steadynet.networks.paper import ARCHITECTURES, Architecture
-from steadynet.plugins import choose
+from steadynet.plugins import choose, split_reference
 
 __all__ = [
     "ARCHITECTURES",
@@ -42,8 +42,7 @@ def custom_source(model: str) -> tuple[Path, str] | None:
     >>> str(path), factory, custom_source("M1")
     ('mine.py', 'small', None)
     """
-    path, colon, factory = model.removesuffix(GRAFTED).rpartition(":")
-    return (Path(path), factory) if colon and path.endswith(".py") else None
+    return split_reference(model.removesuffix(GRAFTED))
 
 
 def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
-import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import nn
 
-from steadynet.errors import UnknownNameError, UserError, one_line
+from steadynet.errors import UnknownNameError, UserError
+from steadynet.plugins.user_files import describe_failure, import_file
 
 
 def load_factory(source: Path, factory: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -32,30 +29,11 @@ def load_factory(source: Path, factory: str, image_shape: tuple[int, ...], class
     """
     if not source.is_file():
         raise UserError(f"there is no file {source}: --model takes M1, …, C3 or file.py:factory")
-    module = _imported(source)
+    module = import_file(source)
     functions = {name: value for name, value in vars(module).items() if callable(value) and not name.startswith("_")}
     if factory not in functions:
         raise UnknownNameError(f"factory in {source.name}", factory, functions)
     return _call(functions[factory], source, {"image_shape": image_shape, "classes": classes})
-
-
-def _imported(source: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"steadynet_model_{source.stem}", source)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{source} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # a dataclass in the file looks for its module here
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's file may fail in any way
-        raise UserError(f"{source} cannot be imported: {_described(error, source)}") from error
-    return module
-
-
-def _described(error: BaseException, source: Path) -> str:
-    """Describe an error, with the line of the user's file that raised it."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(source)]
-    return f"{type(error).__name__}: {one_line(error)}" + (f" (line {lines[-1]})" if lines else "")
 
 
 def _call(factory: Any, source: Path, offered: dict[str, Any]) -> nn.Module:
@@ -69,7 +47,7 @@ def _call(factory: Any, source: Path, offered: dict[str, Any]) -> nn.Module:
     try:
         network = factory(**{key: value for key, value in offered.items() if key in parameters})
     except (Exception, SystemExit) as error:  # the user's function may fail in any way
-        raise UserError(f"{name} failed: {_described(error, source)}") from error
+        raise UserError(f"{name} failed: {describe_failure(error, source)}") from error
     if not isinstance(network, nn.Module):
         raise UserError(f"{name} returned {type(network).__name__}, not an nn.Module")
     return network

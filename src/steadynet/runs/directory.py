@@ -106,6 +106,11 @@ class RunDirectory:
         return self.path / "model.py"
 
     @property
+    def method_sources(self) -> Path:
+        """The folder with copies of the user's own files of methods, so that the run can be resumed without them."""
+        return self.path / "methods"
+
+    @property
     def events(self) -> Path:
         """The folder of TensorBoard's events."""
         return self.path / "tensorboard"
@@ -161,7 +166,9 @@ class RunDirectory:
             path.unlink(missing_ok=True)
 
     def _left_overs(self, name: str = "*") -> list[Path]:
-        return [*self.path.glob(f".{name}.*{TEMPORARY}"), *self.counterexamples.glob(f".*{TEMPORARY}")]
+        folders = (self.counterexamples, self.method_sources)
+        inside = [path for folder in folders for path in folder.glob(f".*{TEMPORARY}")]
+        return [*self.path.glob(f".{name}.*{TEMPORARY}"), *inside]
 
     def read_config(self) -> RunConfig:
         """Read the configuration.

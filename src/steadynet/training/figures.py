@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -92,8 +93,11 @@ def new_run(out: str | Path) -> RunDirectory:
     return run
 
 
-def copy_model_source(trained: TrainedNetwork, run: RunDirectory) -> None:
-    """Copy the user's own model file of a run, if it has one, into a new run."""
-    source = trained.run.model_source
-    if source.is_file():
-        write_atomically(run.model_source, lambda temporary: shutil.copyfile(source, temporary))
+def copy_sources(trained: TrainedNetwork, run: RunDirectory) -> None:
+    """Copy the user's own files of a run, of the model and of methods, into a new run."""
+    copies = {run.model_source: trained.run.model_source}
+    for path in sorted(trained.run.method_sources.glob("*.py")):
+        copies[run.method_sources / path.name] = path
+    for copy, source in copies.items():
+        if source.is_file():
+            write_atomically(copy, partial(shutil.copyfile, source))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from steadynet.runs.config import RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.training.distributed.process_group import join_process_group
-from steadynet.training.figures import copy_model_source
+from steadynet.training.figures import copy_sources
 from steadynet.training.loop import run_phases
 from steadynet.training.notation import parse_phases
 from steadynet.training.observer import Observer, SilentObserver
@@ -20,7 +21,7 @@ from steadynet.training.state import LINE_RATE, assemble, save
 
 
 def fine_tuning_settings(
-    config: RunConfig, *, epochs: int, lr: float | None = None, **changes: Any
+    config: RunConfig, *, epochs: int, lr: float | None = None, sources: Path | None = None, **changes: Any
 ) -> TrainingSettings:
     """Return the settings of a fine-tuning: those of a run, with its last method at full ε from the first epoch on.
 
@@ -28,6 +29,7 @@ def fine_tuning_settings(
         config: The configuration of the run.
         epochs: How many epochs to fine-tune.
         lr: The learning rate; that of the run unless given.
+        sources: The folder in which the run keeps copies of the user's own files of methods.
         **changes: Other settings to change.
 
     Raises:
@@ -43,10 +45,10 @@ def fine_tuning_settings(
     values = {name: value for name, value in config.settings.items() if name not in ("phases", "init")}
     phases = config.settings.get("phases")
     method = parse_phases(phases)[-1].method if phases else config.settings["method"]
-    parts = objectives.parts_of(method)
+    parts = objectives.parts_of(method, sources)
     values["methods"] = {name: part for name, part in config.settings.get("methods", {}).items() if name in parts}
     values |= {"hold": 0.0, "warmup": 0.0, "method": method, "epochs": epochs, **changes}
-    return resolve(values if lr is None else {**values, "lr": lr})
+    return resolve(values if lr is None else {**values, "lr": lr}, sources)
 
 
 def fine_tune(
@@ -77,7 +79,7 @@ def fine_tune(
         state = assemble(settings, run, trained.network, trained.data(), group, line_rate)
         group.on_rank_zero(lambda: run.path.mkdir(parents=True, exist_ok=True))
         save(state)
-        group.on_rank_zero(lambda: copy_model_source(trained, run))
+        group.on_rank_zero(lambda: copy_sources(trained, run))
         group.on_rank_zero(lambda: run.write_config(RunConfig(settings.as_config(), trained.config.input)))
         run_phases(state, observer or SilentObserver())
     trained.network.to("cpu").eval()

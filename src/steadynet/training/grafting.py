@@ -175,7 +175,13 @@ def graft_run(
     run, config = new_run(out), trained.config
     if grafted_layers(trained.network):
         raise UserError(f"{trained.run.path} is grafted already: graft the run that it was made from")
-    tuning = fine_tuning_settings(config, epochs=settings.epochs, lr=settings.lr, model=config.model + GRAFTED)
+    tuning = fine_tuning_settings(
+        config,
+        epochs=settings.epochs,
+        lr=settings.lr,
+        sources=trained.run.method_sources,
+        model=config.model + GRAFTED,
+    )
     dataset = trained.data()
     before = judge.figures(trained.network, dataset, config.eps)
     images = first(dataset.split(tuning.validation, tuning.seed)[0], settings.images)

@@ -135,7 +135,11 @@ def learn_mask(trained: TrainedNetwork, settings: HydraSettings, observer: Obser
         InterruptedByUserError: The user pressed Ctrl-C. Nothing was written.
     """
     tuning = fine_tuning_settings(
-        trained.config, epochs=settings.score_epochs, lr=settings.score_lr, schedule="constant"
+        trained.config,
+        epochs=settings.score_epochs,
+        lr=settings.score_lr,
+        sources=trained.run.method_sources,
+        schedule="constant",
     )
     network = trained.network
     weights = weight_matrices(network)

@@ -32,7 +32,7 @@ from steadynet.training.preparation import (
     check_place,
     fitting_network,
     input_facts,
-    keep_model_source,
+    keep_sources,
     open_run,
     set_initial_weights,
     with_initialisation,
@@ -98,6 +98,7 @@ def train(
         set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
         group.on_rank_zero(lambda: open_run(run, settings, config, overwrite))
+        state.settings = dataclasses.replace(settings, sources=run.method_sources)  # whatever happens to the originals
         return run_phases(state, observer or SilentObserver())
 
 
@@ -142,7 +143,8 @@ def resume(
         return run
     config = run.read_config()
     machine = {"device": device, "threads": threads}
-    settings = resolve({**config.settings, **{name: value for name, value in machine.items() if value is not None}})
+    changed = {name: value for name, value in machine.items() if value is not None}
+    settings = resolve({**config.settings, **changed}, run.method_sources)
     with join_process_group(settings.device) as group:
         group.on_rank_zero(run.remove_left_overs)
         dataset = data_sets.load(settings.data if data is None else data)
@@ -152,7 +154,7 @@ def resume(
         if not run.checkpoint.is_file():
             set_initial_weights(network, settings)
         state = assemble(settings, run, network, dataset, group)
-        group.on_rank_zero(lambda: keep_model_source(run, settings))
+        group.on_rank_zero(lambda: keep_sources(run, settings))
         if run.checkpoint.is_file():
             restore(state)
         return run_phases(state, observer or SilentObserver())

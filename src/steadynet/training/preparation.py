@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from torch import nn
 
 from steadynet import data as data_sets
-from steadynet import networks
+from steadynet import networks, objectives
 from steadynet.errors import UserError
 from steadynet.files import disk_errors, write_atomically
 from steadynet.runs.config import InputFacts, RunConfig
@@ -45,15 +46,18 @@ def open_run(run: RunDirectory, settings: TrainingSettings, config: RunConfig, o
     if overwrite and run.path.is_dir():
         run.clear()
     run.write_config(config)
-    keep_model_source(run, settings)
+    keep_sources(run, settings)
 
 
-def keep_model_source(run: RunDirectory, settings: TrainingSettings) -> None:
-    """Copy the user's own model file into the run directory, unless a copy is there."""
+def keep_sources(run: RunDirectory, settings: TrainingSettings) -> None:
+    """Copy the user's own files, of the model and of methods, into the run directory, unless copies are there."""
     own = networks.custom_source(settings.model)
-    if own and own[0].is_file() and not run.model_source.is_file():
-        source = own[0]
-        write_atomically(run.model_source, lambda temporary: shutil.copyfile(source, temporary))
+    copies = {run.model_source: own[0]} if own else {}
+    for path in objectives.user_files(phase.method for phase in settings.plan):
+        copies[run.method_sources / path.name] = path
+    for copy, source in copies.items():
+        if source.is_file() and not copy.is_file():
+            write_atomically(copy, partial(shutil.copyfile, source))
 
 
 def input_facts(settings: TrainingSettings, dataset: data_sets.Dataset) -> InputFacts:

@@ -19,7 +19,7 @@ from steadynet.networks.grafting import weight_matrices
 from steadynet.plugins import setting
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
-from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, new_run
+from steadynet.training.figures import Judge, NetworkFigures, copy_sources, new_run
 from steadynet.training.fine_tuning import fine_tune, fine_tuning_settings
 from steadynet.training.hydra import HydraSettings, learn_mask
 from steadynet.training.observer import Observer
@@ -155,7 +155,7 @@ def prune_run(
     after = judge.figures(trained.network, dataset, eps)
     record = PruningRecord(str(trained.run.path), thresholds, zeroed, before, after)
     run.write_config(trained.config)
-    copy_model_source(trained, run)
+    copy_sources(trained, run)
     write_record(run.pruning, record)
     save_tensors(run.weights, trained.network.state_dict(), {"pruned": asdict(thresholds)})
     return record
@@ -187,7 +187,13 @@ def prune_run_by_scores(
     """
     settings, judge = settings or HydraSettings(), judge or Judge()
     run, dataset, eps = new_run(out), trained.data(), trained.config.eps
-    tuning = fine_tuning_settings(trained.config, epochs=settings.epochs, lr=settings.lr, keep_zeros=True)
+    tuning = fine_tuning_settings(
+        trained.config,
+        epochs=settings.epochs,
+        lr=settings.lr,
+        sources=trained.run.method_sources,
+        keep_zeros=True,
+    )
     before = judge.figures(trained.network, dataset, eps)
     zeroed = learn_mask(trained, settings, observer)
     fine_tune(trained, tuning, run, observer=observer)

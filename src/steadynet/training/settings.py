@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from steadynet import objectives
@@ -28,11 +29,12 @@ class TrainingSettings:
 
     Attributes:
         methods: The settings of each part of the training methods: ``{"nbc": {"beta": 1.0, ...}}``.
+        sources: The folder in which a run keeps copies of the user's own files of methods. It is not written down.
     """
 
     data: str = setting("digits", "a data set's name, or the path of your own .npz file")
     model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
-    method: str = setting("nbc", "the training method; + joins a regulariser, as in trades+nbc")
+    method: str = setting("nbc", "the training method, or file.py:Class; + joins a regulariser, as in trades+nbc")
     eps: float = setting(0.3, "the radius ε to train for, in pixel values from 0 to 1; may be a fraction such as 8/255")
     epochs: int = setting(20, "passes over the training data")
     phases: str | None = setting(None, "several methods in turn, instead of method and epochs: 'rs:200 rs+nbc:200'")
@@ -93,6 +95,7 @@ class TrainingSettings:
     amp: bool = setting(False, "mixed precision (bfloat16) on CUDA")
     tensorboard: bool = setting(False, "also write TensorBoard events (pip install steadynet[tensorboard])")
     methods: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    sources: Path | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, good, wanted in (
@@ -156,13 +159,13 @@ class TrainingSettings:
         return () if self._recipe() == objectives.Recipe() else RECIPE
 
     def _recipe(self) -> objectives.Recipe:
-        main = objectives.parts_of(self.plan[0].method)[0]
-        return objectives.available()[main].recipe(self.data, self.eps)
+        main = objectives.parts_of(self.plan[0].method, self.sources)[0]
+        return objectives.named(main, self.sources).recipe(self.data, self.eps)
 
     def objective(self, method: str) -> objectives.Objective:
         """Build the objective of one phase, with an L1 term if the settings ask for one and the method has none."""
-        objective = objectives.build(method, self.methods)
-        if not self.l1_weight or _has_l1_weight(method):
+        objective = objectives.build(method, self.methods, self.sources)
+        if not self.l1_weight or _has_l1_weight(method, self.sources):
             return objective
         parts = objective.parts if isinstance(objective, objectives.Combination) else (objective,)
         return objectives.Combination(parts=(*parts, L1Penalty(weight=self.l1_weight)))
@@ -170,6 +173,7 @@ class TrainingSettings:
     def as_config(self) -> dict[str, Any]:
         """Return the settings as ``config.toml`` holds them. Those that are None are left out: TOML has no None."""
         values = dataclasses.asdict(self)
+        del values["sources"]
         if self.phases is not None:
             del values["method"], values["epochs"]  # the phases say both
         values["methods"] = {
@@ -181,7 +185,7 @@ class TrainingSettings:
         return {key: value for key, value in values.items() if value is not None}
 
 
-def resolve(values: Table | GivenSettings) -> TrainingSettings:
+def resolve(values: Table | GivenSettings, sources: Path | None = None) -> TrainingSettings:
     """Check the settings that a user gives, and complete them.
 
     A setting that is not given is what the method's authors published for the data set and the radius, otherwise its
@@ -191,6 +195,7 @@ def resolve(values: Table | GivenSettings) -> TrainingSettings:
         values: Settings by name, with the same names as the flags of ``steadynet train`` and the keys of its
             configuration file. A setting of a method may stand by itself (``"beta": 2.0``, for every part of the method
             that has it) or in the table of one part (``"methods": {"nbc": {"beta": 2.0}}``).
+        sources: The folder in which a run keeps copies of the user's own files of methods, to resume it.
 
     Returns:
         The complete settings, for :func:`~steadynet.training.loop.train`.
@@ -214,18 +219,18 @@ def resolve(values: Table | GivenSettings) -> TrainingSettings:
             raise UserError(f"{name} = {value!r} {requirement(known[name].type)}")
     if isinstance(general.get("drops"), list):
         general["drops"] = tuple(general["drops"])
-    settings = TrainingSettings(**general)
+    settings = TrainingSettings(**general, sources=sources)
     of_methods = {name: value for name, value in given.values.items() if name not in known}
-    if settings.l1_weight is not None and any(_has_l1_weight(phase.method) for phase in settings.plan):
+    if settings.l1_weight is not None and any(_has_l1_weight(phase.method, sources) for phase in settings.plan):
         of_methods["l1_weight"] = settings.l1_weight  # the methods that have an L1 term of their own take this weight
     methods = _method_settings(settings, of_methods, given.methods)
     return dataclasses.replace(settings.with_recipe(), methods=methods)
 
 
-def _has_l1_weight(method: str) -> bool:
+def _has_l1_weight(method: str, sources: Path | None) -> bool:
     """Whether a method has an L1 term of its own, as ``rs`` and the certified methods have."""
-    known = objectives.available()
-    return any(entry.name == "l1_weight" for part in objectives.parts_of(method) for entry in settings_of(known[part]))
+    parts = [objectives.named(part, sources) for part in objectives.parts_of(method, sources)]
+    return any(entry.name == "l1_weight" for part in parts for entry in settings_of(part))
 
 
 def _method_settings(settings: TrainingSettings, flat: Table, tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
@@ -236,12 +241,15 @@ def _method_settings(settings: TrainingSettings, flat: Table, tables: Mapping[st
         flat: Settings for every part that has them.
         tables: Settings of single parts, which override ``flat``.
     """
-    parts = list(dict.fromkeys(part for phase in settings.plan for part in objectives.parts_of(phase.method)))
-    known = {name: {entry.name for entry in settings_of(plugin)} for name, plugin in objectives.available().items()}
-    _check_names(settings, flat, tables, parts, known)
+    names = [part for phase in settings.plan for part in objectives.parts_of(phase.method, settings.sources)]
+    parts = {name: objectives.named(name, settings.sources) for name in names}
+    known = {
+        name: {entry.name for entry in settings_of(plugin)} for name, plugin in (objectives.available() | parts).items()
+    }
+    objectives.user_files(names)  # a run can keep a copy of each
+    _check_names(settings, flat, tables, list(parts), known)
     result = {}
-    for part in parts:
-        plugin = objectives.available()[part]
+    for part, plugin in parts.items():
         given = {name: value for name, value in flat.items() if name in known[part]} | dict(tables.get(part, {}))
         objective = make(plugin, plugin.completed(given, settings.data, settings.eps))
         result[part] = {entry.name: getattr(objective, entry.name) for entry in settings_of(plugin)}

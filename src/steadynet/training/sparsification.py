@@ -23,7 +23,7 @@ from steadynet.plugins import setting
 from steadynet.runs.config import RunConfig
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
-from steadynet.training.figures import Judge, NetworkFigures, copy_model_source, first, new_run
+from steadynet.training.figures import Judge, NetworkFigures, copy_sources, first, new_run
 from steadynet.training.sparse_layers import Array, same_leads, same_state, sparsest
 
 OnRow = Callable[[str, int, int], None]  # (layer, rows done, rows of the layer)
@@ -228,7 +228,7 @@ def sparsify_run(
         str(trained.run.path), settings, len(images), tuple(layers), tuple(left), before, after
     )
     run.write_config(trained.config)
-    copy_model_source(trained, run)
+    copy_sources(trained, run)
     write_record(run.sparsification, record)
     save_tensors(run.weights, trained.network.state_dict(), {"sparsified": asdict(settings)})
     return record

@@ -154,6 +154,8 @@ class CrossCheck:
         self.names = [verifier.name for verifier in self.verifiers]
         if len(set(self.names)) < 2:
             raise UserError(f"a cross-check needs two verifiers, not {' and '.join(self.names) or 'none'}")
+        if len(set(self.names)) < len(self.names):
+            raise UserError(f"two verifiers have the same name ({', '.join(self.names)}): give each a name of its own")
 
     def __len__(self) -> int:
         return len(self.verifiers) * len(self.radii) * len(self.index)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from steadynet.devices import full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.plugins import choose, make
+from steadynet.plugins import make
 from steadynet.verification import verifiers
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verifiers import Verifier
@@ -26,7 +26,7 @@ def verify(
         images: The images (batch, *shape), with pixels in [0, 1].
         labels: The label that each image should keep (batch,).
         eps: The radius, larger than 0. The region of an image is its ε-box, clipped to [0, 1].
-        verifier: The name of a verifier; ``steadynet list verifiers`` shows them.
+        verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
     Returns:
@@ -58,7 +58,7 @@ def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
     """Make a verifier from its name and its settings.
 
     Args:
-        name: The name of a verifier; ``steadynet list verifiers`` shows them.
+        name: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         settings: The values of its settings. Those that are missing have their defaults.
 
     Returns:
@@ -72,7 +72,7 @@ def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
         >>> make_verifier("milp", {"timeout": 5}).timeout
         5
     """
-    return make(choose("verifier", name, verifiers.available()), settings)
+    return make(verifiers.named(name), settings)
 
 
 def replay_counterexample(properties: Properties, index: int, result: Result) -> Result:

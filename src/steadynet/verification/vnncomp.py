@@ -99,7 +99,7 @@ def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: o
 
     Args:
         instance: The files and the time-out.
-        verifier: The name of a verifier; ``steadynet list verifiers`` shows them.
+        verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         **settings: Settings of that verifier. Its time-out comes from the instance.
 
     Returns:
