@@ -24,6 +24,9 @@ from steadynet.report.layout import tables_of
 from steadynet.report.pareto import pareto_chart, stretched, undominated
 from steadynet.report.run_charts import run_charts
 from steadynet.report.table_charts import OURS, scores, table_charts
+from steadynet.report.verdict_chart import verdict_chart
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
 
 
@@ -172,7 +175,7 @@ def test_the_pareto_figure_of_very_many_methods(tmp_path):
     assert len(shown["layout"]["annotations"]) == 22
     assert shown["wide"]
     (bar,) = [trace for trace in shown["traces"] if "showscale" in trace["marker"]]
-    assert bar["marker"]["colorbar"]["ticktext"] == ["0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]
+    assert bar["marker"]["colorbar"]["ticktext"] == ["0.1", "1", "10"]
     assert list(charts(experiment(rows))) == ["pareto"], "bars of so many methods could not be told apart"
 
 
@@ -187,6 +190,7 @@ def _covers(one, other, slack=2.0):
 def run(tmp_path):
     rows = [verdict(0, seconds=0.2), verdict(1, seconds=0.1, verdict=Verdict.SAT), verdict(2, verdict=Verdict.TIMEOUT)]
     write_run(tmp_path / "nbc", rows)
+    RunDirectory(tmp_path / "nbc").add_metrics(EpochMetrics(2, "nbc", 0.1, 1e-3, 2.0, {"cross_entropy": 0.5}, 0.6, 0.5))
     return collect([tmp_path / "nbc"])[0]
 
 
@@ -194,10 +198,62 @@ def test_the_cactus_counts_what_is_decided(run):
     shares = {"nbc": LayerShares("crown", 5, [8, 4], {0.1: [0.5, 1.0]})}
     cactus, layers, training = run_charts(run, shares)
     (series,) = cactus.panels[0].series
-    assert (series.x, series.y) == ([0.1, 0.2, 2.0], [1.0, 2.0, 2.0])
+    assert (series.x, series.y) == ([0.05, 0.1, 0.2, 2.0], [0.0, 1.0, 2.0, 2.0])
     assert (layers.panels[0].series[0].x, layers.panels[0].series[0].y) == (["1 (8)", "2 (4)"], [50.0, 100.0])
     assert "crown on 5 test images" in layers.note
-    assert [panel.series[0].y for panel in training.panels] == [[50.0], [40.0], [1.0]]
+    assert [panel.series[0].y for panel in training.panels] == [[50.0, 60.0], [40.0, 50.0], [1.0, 0.5]]
+
+
+def test_a_log_axis_has_whole_numbers(run):
+    panel = run_charts(run, {})[0].panels[0]
+    assert panel.tick_names == {0.05: "0.05", 0.1: "0.1", 0.2: "0.2", 0.5: "0.5", 1.0: "1", 2.0: "2"}
+    axis = chart_as_json(Chart("name", "Heading", "subject", [panel]))["panels"][0]["layout"]["xaxis"]
+    assert (axis["type"], axis["ticktext"]) == ("log", ["0.05", "0.1", "0.2", "0.5", "1", "2"])
+    figure = draw(Chart("name", "Heading", "subject", [panel]))
+    FigureCanvasAgg(figure).draw()
+    ticks = figure.axes[0].get_xticklabels(which="both")
+    assert [tick.get_text() for tick in ticks] == ["0.05", "0.1", "0.2", "0.5", "1", "2"]
+
+
+def test_a_figure_has_more_than_one_point(run):
+    """One epoch, one bar or one point is no figure: the tables have its number."""
+    (only,) = run.runs
+    short = replace(run, runs=[replace(only, epochs=only.epochs[:1])])
+    one_layer = {"nbc": LayerShares("crown", 5, [8], {0.1: [0.5]})}
+    assert [chart.name for chart in run_charts(short, one_layer)] == ["runs-digits-cactus"]
+    one_radius = [row("nbc", "unsat_percent", 90.0), row("nbc", "stable_percent", 80.0)]
+    assert charts(experiment(one_radius)) == {}
+    assert verdict_chart(run) is None
+
+
+VERDICTS = [Verdict.UNSAT, Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT]
+
+
+def verified(tmp_path, methods, radii):
+    """Runs with two proofs, one counterexample and one time-out per radius."""
+    for method in methods:
+        rows = [verdict(number, eps, which) for eps in radii for number, which in enumerate(VERDICTS)]
+        write_run(tmp_path / method, rows, method=method)
+    return collect([tmp_path])[0]
+
+
+def test_proved_undecided_and_refuted_against_the_radius(tmp_path):
+    chart = verdict_chart(verified(tmp_path, ("natural", "nbc"), (0.1, 0.2)))
+    assert [panel.title for panel in chart.panels] == ["M1, natural", "M1, nbc"]
+    proved, undecided, refuted = chart.panels[1].series
+    assert (proved.name, proved.x, proved.y, proved.labels) == ("proved", ["0.1", "0.2"], [50.0, 50.0], ["2", "2"])
+    assert (undecided.name, undecided.y) == ("undecided", [25.0, 25.0])
+    assert (refuted.name, refuted.y) == ("refuted", [25.0, 25.0])
+    assert proved.hover[1] == "nbc, ε 0.2: 2 of 4 proved"
+    shown = chart_as_json(chart)["panels"][1]
+    assert shown["layout"]["barmode"] == "stack"
+    assert "nbc, ε 0.1: 2 of 4 proved; nbc, ε 0.1: 1 of 4 undecided" in shown["alt"]
+    FigureCanvasAgg(draw(chart)).draw()
+
+
+def test_one_radius_is_one_panel_with_a_bar_per_method(tmp_path):
+    (panel,) = verdict_chart(verified(tmp_path, ("natural", "nbc"), (0.1,))).panels
+    assert (panel.title, panel.series[0].x) == ("M1, ε 0.1", ["natural", "nbc"])
 
 
 def test_the_cactus_shows_one_seed_of_many(run):

@@ -20,6 +20,7 @@ class Kind(Enum):
 
     LINES = "lines"
     BARS = "bars"
+    STACKED = "stacked"  # bars on top of each other, with their labels in them
     POINTS = "points"
     STEPS = "steps"
     SHADED = "shaded"  # labelled points whose colour is a number; a series without such numbers is a line
@@ -36,6 +37,7 @@ class Dash(Enum):
 # The colours of Okabe and Ito, which colour-blind people can tell apart. Their yellow is left out: it is too pale.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#7F7F7F"
+LIGHT_GREY = "#C4C8CC"
 SHADES = (
     "#C8E020",
     "#5DC863",
@@ -174,10 +176,8 @@ class ShadeScale:
 
     @property
     def ticks(self) -> list[float]:
-        """The numbers to mark on the scale: 1, 2 and 5 times powers of ten."""
-        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        marks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-        return [mark for mark in marks if self.low * 0.999 <= mark <= self.high * 1.001]
+        """The numbers to mark on the scale."""
+        return list(log_ticks(self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,25 @@ class Panel:
     @property
     def is_wide(self) -> bool:
         """Whether it has so many labels that it needs the whole width of the page."""
+        if self.kind is Kind.STACKED:
+            return any(len(series.x) > MANY_LABELS for series in self.series)
         return self.kind is Kind.SHADED and sum(len(series.labels) for series in self.series) > MANY_LABELS
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether it has two points to compare. One point is said better by a table.
+
+        >>> style = Style(GREY, "o", "")
+        >>> series = [Series("a", [1.0], [2.0], style), Series("b", [1.0], [3.0], style)]
+        >>> Panel("two dots above each other", "", "", Kind.LINES, series).is_comparison
+        False
+        """
+        places = [[x for x, y in zip(series.x, series.y, strict=True) if y is not None] for series in self.series]
+        if self.kind in (Kind.LINES, Kind.STEPS):  # at least one of the lines has a length
+            return any(len(set(along)) > 1 for along in places)
+        if self.kind is Kind.STACKED:
+            return bool(self.series)  # one bar has parts to compare
+        return sum(map(len, places)) > 1
 
     @property
     def x_range(self) -> tuple[float | None, float | None]:
@@ -215,7 +233,7 @@ class Panel:
     def y_range(self) -> tuple[float | None, float | None]:
         """The lower and the upper end of the y axis; None leaves an end to the program that draws."""
         if self.percent:  # a margin, so that markers at 0 and 100 are drawn whole
-            return (0.0 if self.kind is Kind.BARS else -3.0), 103.0
+            return (0.0 if self.kind in (Kind.BARS, Kind.STACKED) else -3.0), 103.0
         if self.kind in (Kind.BARS, Kind.STEPS):
             return 0.0, None
         values = [value for series in self.series for value in series.y if value is not None]
@@ -226,6 +244,18 @@ class Panel:
             margin = 0.08 * (max(values) - min(values)) or 0.5
             return min(values) - margin, max(values) + margin
         return None, None
+
+
+def log_ticks(low: float, high: float) -> dict[float, str]:
+    """The ticks of a logarithmic axis, each with its whole number: powers of ten, on a short axis also 2 and 5 times.
+
+    >>> list(log_ticks(0.004, 20.0).values()), list(log_ticks(0.03, 2.0).values())
+    (['0.01', '0.1', '1', '10'], ['0.05', '0.1', '0.2', '0.5', '1', '2'])
+    """
+    digits = (1, 2, 5) if high / low < 100 else (1,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    marks = [digit * 10.0**power for power in powers for digit in digits]
+    return {mark: f"{mark:g}" for mark in marks if low * 0.999 <= mark <= high * 1.001}
 
 
 @dataclass(frozen=True)
@@ -248,6 +278,7 @@ class Chart:
 def chart_of(
     name: str, heading: str, subject: str, panels: Sequence[Panel], note: str = "", across: int = 3
 ) -> Chart | None:
-    """The chart of the panels that have anything to draw, or None if no panel has."""
-    drawn = [panel for panel in panels if panel.series]
-    return Chart(name, heading, subject, drawn, note, across) if drawn else None
+    """The chart of the panels that have something to compare, or None if no panel has."""
+    drawn = [panel for panel in panels if panel.series and panel.is_comparison]
+    bars = sum(len(panel.series[0].x) for panel in drawn if panel.kind is Kind.STACKED)
+    return Chart(name, heading, subject, drawn, note, across) if drawn and bars != 1 else None

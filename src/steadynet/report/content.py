@@ -13,22 +13,39 @@ from steadynet.report.claims import Claim
 from steadynet.report.collect import collect
 from steadynet.report.layers import layer_shares
 from steadynet.report.layout import Table, tables_of
-from steadynet.report.paper_claims import CLAIMS, claims_of
+from steadynet.report.paper_claims import claims_of
 from steadynet.report.records import Experiment
 from steadynet.report.run_charts import run_charts
+from steadynet.report.story import Headline, headline_of
 from steadynet.report.table_charts import table_charts
+from steadynet.report.verdict_chart import verdict_chart
 
 TITLE = "steadynet report"
 
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """One experiment with its tables and figures. ``notes`` say what is missing, and why."""
+    """One experiment with its tables and figures, and the paper's claims that it speaks of.
+
+    ``notes`` say what is missing, and why.
+    """
 
     experiment: Experiment
     tables: list[Table]
-    charts: list[Chart]
+    verdict_chart: Chart | None
+    more_charts: list[Chart]
     notes: list[str]
+    claims: list[Claim]
+
+    @property
+    def charts(self) -> list[Chart]:
+        """All figures, the one of proved, undecided and refuted properties first."""
+        return [self.verdict_chart, *self.more_charts] if self.verdict_chart else self.more_charts
+
+    @property
+    def headline(self) -> Headline:
+        """What the experiment found, in one sentence."""
+        return headline_of(self.experiment)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +53,14 @@ class Report:
     """Everything that a report shows. ``written`` says when and by which version it was made."""
 
     sections: list[Section]
-    claims: list[Claim]
     written: str
 
     @property
-    def unchecked(self) -> list[str]:
-        """The names of the paper's claims that no table of this report has data on."""
-        return [name for name in CLAIMS if all(claim.name != name for claim in self.claims)]
+    def main_section(self) -> Section:
+        """The section that the page's headline and examples are about: the first with verdicts that mean something."""
+        verified = [section for section in self.sections if any(run.verdicts for run in section.experiment.runs)]
+        telling = [section for section in verified if not section.experiment.is_smoke]
+        return (telling or verified or self.sections)[0]
 
 
 def make_report(folders: Sequence[Path]) -> Report:
@@ -62,9 +80,9 @@ def make_report(folders: Sequence[Path]) -> Report:
         tables = tables_of(experiment)
         layers, notes = layer_shares(experiment.runs)
         charts = [chart for table in tables for chart in table_charts(table)] + run_charts(experiment, layers)
-        sections.append(Section(experiment, tables, charts, notes))
-    claims = claims_of(table for section in sections for table in section.tables)
-    return Report(sections, claims, _written())
+        claims = claims_of(tables) if experiment.is_grid else []
+        sections.append(Section(experiment, tables, verdict_chart(experiment), charts, notes, claims))
+    return Report(sections, _written())
 
 
 def _written() -> str:

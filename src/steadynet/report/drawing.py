@@ -23,6 +23,7 @@ Handles = dict[str, Artist]  # what the legend shows, by the name of the series
 
 LABEL_SIZE = MARKER_SIZE = 8  # points
 LABEL_HEIGHTS = (4, -10, 14, -20)  # points above the labelled point, in the order in which they are tried
+LOWEST_LABELLED = 9.0  # per cent: a bar that is lower has no room for its label
 SHADED_SIZE = 9  # points, the size of a marker whose colour is a number
 SHADE_MAP = LinearSegmentedColormap.from_list("steadynet", SHADES)
 LINE_STYLES = {Dash.SOLID: "-", Dash.DASHED: "--", Dash.DOTTED: ":"}
@@ -63,7 +64,7 @@ def draw(chart: Chart) -> Figure:
     columns = max(1, min(len(handles), int(figure.get_figwidth() // 1.6)))
     names = [_plain(name) for name in handles]
     figure.legend(list(handles.values()), names, loc="outside lower center", ncols=columns, fontsize=9)
-    if any(series.labels for panel in chart.panels for series in panel.series):
+    if any(series.labels for panel in chart.panels for series in panel.series if panel.kind is not Kind.STACKED):
         figure.draw_without_rendering()  # this lays out the axes; only then the labels can be placed
         for panel, axis in zip(chart.panels, axes, strict=False):
             _write_labels(panel, axis)
@@ -75,6 +76,8 @@ def _width(panel: Panel) -> float:
     names = max((len(series.x) for series in panel.series), default=0)
     if panel.kind is Kind.SHADED:
         return min(3.6 + 0.25 * max(_labels(panel) - 4, 0), 8.0)
+    if panel.kind is Kind.STACKED:
+        return min(max(2.6, 0.45 * names + 1.2), 9.0)
     return 3.2 if panel.kind is not Kind.BARS else min(max(3.2, 0.14 * names * len(panel.series) + 1.2), 7.0)
 
 
@@ -94,13 +97,15 @@ def _plain(text: str) -> str:
 
 def _draw_panel(panel: Panel, axis: Axes) -> Handles:
     """Draw one panel and return what a legend can show of it."""
-    handles = _draw_bars(panel, axis) if panel.kind is Kind.BARS else _draw_lines(panel, axis)
+    draws = {Kind.BARS: _draw_bars, Kind.STACKED: _draw_stacked}
+    handles = draws.get(panel.kind, _draw_lines)(panel, axis)
     handles |= {series.name: _draw_shaded(panel, series, axis) for series in panel.series if series.shades}
     axis.set_title(_plain(panel.title))
     axis.set_xlabel(_plain(panel.x_label))
     axis.set_ylabel(_plain(panel.y_label))
     if panel.log_x:
         axis.set_xscale("log")
+        axis.minorticks_off()
     axis.set_xlim(*panel.x_range)
     axis.set_ylim(*panel.y_range)
     if panel.tick_names:
@@ -132,6 +137,30 @@ def _draw_bars(panel: Panel, axis: Axes) -> Handles:
         fill: dict[str, Any] = {"hatch": series.style.hatch, "edgecolor": "white", "linewidth": 0.4}
         axis.bar(places, list(values.values()), width * 0.94, color=series.style.colour, **fill)
         handles[series.name] = Patch(facecolor=series.style.colour, **fill)
+    _name_bars(names, axis)
+    return handles
+
+
+def _draw_stacked(panel: Panel, axis: Axes) -> Handles:
+    """Draw bars on top of each other, with their labels in those that are high enough."""
+    names = [str(name) for name in panel.series[0].x]
+    ground = [0.0] * len(names)
+    handles: Handles = {}
+    for series in panel.series:
+        heights = [value or 0.0 for value in series.y]
+        fill: dict[str, Any] = {"hatch": series.style.hatch, "edgecolor": "white", "linewidth": 0.4}
+        bars = axis.bar(range(len(names)), heights, 0.7, bottom=ground, color=series.style.colour, **fill)
+        shown = [text if height >= LOWEST_LABELLED else "" for text, height in zip(series.labels, heights, strict=True)]
+        box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+        for text in axis.bar_label(bars, shown, label_type="center", fontsize=LABEL_SIZE):
+            text.set_bbox(box if text.get_text() else None)
+        ground = [low + height for low, height in zip(ground, heights, strict=True)]
+        handles[series.name] = Patch(facecolor=series.style.colour, **fill)
+    _name_bars(names, axis)
+    return handles
+
+
+def _name_bars(names: list[str], axis: Axes) -> None:
     tilted = sum(len(name) for name in names) > 34
     axis.set_xticks(
         range(len(names)),
@@ -140,7 +169,6 @@ def _draw_bars(panel: Panel, axis: Axes) -> Handles:
         ha="right" if tilted else "center",
     )
     axis.grid(False, axis="x")
-    return handles
 
 
 def _draw_lines(panel: Panel, axis: Axes) -> Handles:

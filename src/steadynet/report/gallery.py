@@ -49,8 +49,13 @@ class GalleryProperty:
     reason: str
     guarantee: str  # what the verdict rests on, in words
     picture: int | None
-    difference: str | None = None  # as ``Counterexample`` stores it
+    difference: str | None = None  # as ``Counterexample`` stores it; None if the image itself is the counterexample
     predicted: int | None = None  # the class that the network gives the counterexample
+
+    @property
+    def is_fooled(self) -> bool:
+        """Whether a change of the image, which can be drawn, gives it another label."""
+        return self.verdict is Verdict.SAT and self.difference is not None
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,12 @@ class Gallery:
     pictures: list[str]
     shapes: list[PictureShape]
     notes: list[str]
+
+    def class_name(self, number: int, label: int) -> str:
+        """The name of a class of the data set that a property is about."""
+        shape = self.runs[self.properties[number].run].shape
+        classes = () if shape is None else self.shapes[shape].classes
+        return classes[label] if label < len(classes) else str(label)
 
 
 def gallery_of(experiments: Sequence[Experiment], max_pictures: int = MAX_PICTURES) -> Gallery:

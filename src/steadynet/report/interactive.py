@@ -66,7 +66,19 @@ def _panel_as_json(panel: Panel) -> dict[str, Any]:
     if panel.shading:
         traces.append(_colour_bar(panel.shading))
     layout = {"xaxis": x_axis, "yaxis": y_axis, "annotations": _annotations(panel)}
-    return {"title": panel.title, "wide": panel.is_wide, "traces": traces, "layout": layout}
+    if panel.kind is Kind.STACKED:
+        layout["barmode"] = "stack"
+    return {"title": panel.title, "alt": _in_words(panel), "wide": panel.is_wide, "traces": traces, "layout": layout}
+
+
+def _in_words(panel: Panel) -> str:
+    """What a panel shows, for readers who cannot see it: the numbers of stacked bars, of others what is drawn."""
+    if panel.kind is Kind.STACKED:
+        bars = zip(*(series.hover for series in panel.series), strict=True)
+        return f"{panel.title}: " + "; ".join(text for bar in bars for text in bar)
+    names = ", ".join(dict.fromkeys(series.name for series in panel.series if series.in_legend))
+    over = f" over {panel.x_label}" if panel.x_label else ""
+    return f"{panel.title}: {panel.y_label}{over}, for {names}. The tables have the numbers."
 
 
 def _axes(panel: Panel) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -74,8 +86,8 @@ def _axes(panel: Panel) -> tuple[dict[str, Any], dict[str, Any]]:
     x_axis: dict[str, Any] = {"title": {"text": escaped(panel.x_label)}, "automargin": True}
     y_axis: dict[str, Any] = {"title": {"text": escaped(panel.y_label)}, "automargin": True}
     if panel.log_x:
-        x_axis |= {"type": "log", "dtick": "D2"}  # ticks at 1, 2 and 5
-    elif panel.kind is Kind.BARS:
+        x_axis["type"] = "log"
+    elif panel.kind in (Kind.BARS, Kind.STACKED):
         x_axis["type"] = "category"
     for axis, names in ((x_axis, panel.tick_names), (y_axis, panel.y_tick_names)):
         if names:
@@ -98,10 +110,11 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
     trace: dict[str, Any] = {"name": escaped(series.name), "x": [_text(x) for x in series.x], "y": series.y}
     if series.hover:
         trace |= {"hovertext": [escaped(text) for text in series.hover], "hoverinfo": "text+x+y"}
-    if panel.kind is Kind.BARS:
+    if panel.kind in (Kind.BARS, Kind.STACKED):
         pattern = {"shape": PATTERNS.get(style.hatch, ""), "fillmode": "overlay", "fgcolor": "white", "size": 7}
         pattern |= {"solidity": 0.2, "fgopacity": 0.8}
-        return trace | {"type": "bar", "marker": {"color": style.colour, "pattern": pattern}}
+        trace |= {"type": "bar", "marker": {"color": style.colour, "pattern": pattern}}
+        return trace | (_labels_in_bars(series) if panel.kind is Kind.STACKED else {})
     if series.shades:
         return trace | {
             "type": "scatter",
@@ -119,6 +132,12 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
         labels = {"mode": "markers+text", "text": [escaped(text) for text in series.labels], "cliponaxis": False}
         return trace | labels | {"marker": marker | {"size": POINT_SIZE}}
     return trace | {"mode": "lines+markers" if style.marker else "lines"}
+
+
+def _labels_in_bars(series: Series) -> dict[str, Any]:
+    """The labels of stacked bars: in their middle, never tilted."""
+    place = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "hoverinfo": "text"}
+    return {"text": [f"<b>{escaped(label)}</b>" for label in series.labels], "textfont": {"size": 14}, **place}
 
 
 def _shaded_marker(panel: Panel, series: Series) -> dict[str, Any]:

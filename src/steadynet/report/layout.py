@@ -11,6 +11,11 @@ from steadynet.experiments.variants import Variant
 from steadynet.report.metrics import Metric, is_shown, metric_named, sort_key
 from steadynet.report.records import Experiment
 
+SMOKE_WARNING = (
+    "Smoke scale: these numbers mean nothing. The networks are hardly trained and few images are verified, only to see "
+    "that every step works."
+)
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -51,7 +56,7 @@ class Line:
 class Table:
     """One table. ``columns`` are pairs of a model and the label of a variant; ``variants`` holds these by label.
 
-    ``facts`` say how the numbers were measured.
+    ``facts`` say how the numbers were measured. ``warning`` says why the numbers mean nothing, if they do not.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Table:
     variants: dict[str, Variant]
     lines: list[Line]
     facts: dict[str, str]
+    warning: str = ""
 
     @property
     def models(self) -> list[str]:
@@ -91,7 +97,10 @@ class Table:
 
 
 def tables_of(experiment: Experiment) -> list[Table]:
-    """Lay out an experiment: a table of differences first, where it has any, then a table of all values."""
+    """Lay out an experiment: a table of differences first, where it has any, then a table of all values.
+
+    None of our numbers is marked as the best at smoke scale, where they mean nothing.
+    """
     rows = [row for row in experiment.rows if is_shown(row.metric)]
     differences = [row for row in rows if row.metric.endswith(DELTA)]
     values = [row for row in rows if not row.metric.endswith(DELTA)]
@@ -102,7 +111,13 @@ def tables_of(experiment: Experiment) -> list[Table]:
             _table(f"{experiment.name}-differences", title, _with_totals(differences, values), experiment.facts)
         )
     tables.append(_table(experiment.name, experiment.title, values, experiment.facts))
-    return tables
+    return [_without_best(table) for table in tables] if experiment.is_smoke else tables
+
+
+def _without_best(table: Table) -> Table:
+    """Mark the numbers of a table as meaningless: no number of ours is the best, and a warning says why."""
+    lines = [replace(line, entries=[replace(entry, best=False) for entry in line.entries]) for line in table.lines]
+    return replace(table, lines=lines, warning=SMOKE_WARNING)
 
 
 def _with_totals(differences: Sequence[TableRow], values: Sequence[TableRow]) -> list[TableRow]:

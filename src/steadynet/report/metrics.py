@@ -12,15 +12,17 @@ from steadynet.experiments.table import DELTA, TRAINING_MINUTES
 class Metric:
     """One metric of a table.
 
-    ``label`` and ``latex`` name it on the page and in LaTeX, and ``meaning`` explains it. ``score_label`` names it
-    where every metric is scaled so that higher is better. ``is_delta`` marks the difference to another method's value.
-    ``is_quality`` is False for a number that says what a network cost, not how good it is: none of these is the best.
+    ``label`` and ``latex`` are the paper's names for it. ``words`` name it on the page, for readers who do not know the
+    paper, and ``meaning`` explains it. ``score_label`` names it where every metric is scaled so that higher is better.
+    ``is_delta`` marks the difference to another method's value. ``is_quality`` is False for a number that says
+    what a network cost, not how good it is: none of these is the best.
     """
 
     name: str
     label: str
     latex: str
     score_label: str
+    words: str
     meaning: str
     higher_is_better: bool = True
     is_delta: bool = False
@@ -58,14 +60,16 @@ _METRICS = {
             "Test accuracy %",
             r"Test Acc.\,\%",
             "accuracy",
+            "Accuracy %",
             "test images that are classified correctly",
         ),
-        Metric("unsat_percent", "UNSAT %", r"UNSAT\,\%", "UNSAT", "properties that are proved"),
+        Metric("unsat_percent", "UNSAT %", r"UNSAT\,\%", "UNSAT", "Proved %", "properties that are proved"),
         Metric(
             "stable_percent",
             "Stable %",
             r"Stable\,\%",
             "Stable",
+            "Stable neurons %",
             "ReLU neurons that are proved to be always on or always off, on average over the properties",
         ),
         Metric(
@@ -73,14 +77,24 @@ _METRICS = {
             "Stable % (ibp)",
             r"Stable\,\% (ibp)",
             "Stable (ibp)",
+            "Stable neurons % by IBP",
             "the same by interval bounds (IBP), on average over test images",
         ),
-        Metric("time_s", "Time (s)", "Time (s)", "1/Time", "mean time per property", higher_is_better=False),
+        Metric(
+            "time_s",
+            "Time (s)",
+            "Time (s)",
+            "1/Time",
+            "Seconds per property",
+            "mean time per property",
+            higher_is_better=False,
+        ),
         Metric(
             "time_unsat_timeout_s",
             "Time_U+T (s)",
             r"Time$_\mathrm{U+T}$ (s)",
             "1/Time_U+T",
+            "Seconds per proof",
             "mean time per property that was proved (UNSAT) or timed out",
             higher_is_better=False,
         ),
@@ -89,6 +103,7 @@ _METRICS = {
             "Training (CPU min)",
             "Training (CPU min)",
             "1/Training",
+            "Training in CPU minutes",
             "CPU minutes of all training steps, without validation",
             higher_is_better=False,
             is_quality=False,
@@ -110,7 +125,8 @@ def metric_named(name: str) -> Metric:
         steps = attack[1]
         meaning = f"test images that are still classified correctly under a PGD attack of {steps} steps"
         latex = rf"PGD$_{{{steps}}}$\,\%"
-        return Metric(name, f"PGD-{steps} %", latex, f"PGD-{steps}", meaning, is_delta=is_delta)
+        words = f"Accuracy under attack % ({steps} steps)"
+        return Metric(name, f"PGD-{steps} %", latex, f"PGD-{steps}", words, meaning, is_delta=is_delta)
     return replace(_METRICS[base], name=name, is_delta=is_delta)
 
 

@@ -14,9 +14,17 @@ from steadynet.report.content import TITLE, Report
 from steadynet.report.gallery import MAX_PICTURES, gallery_of
 from steadynet.report.interactive import plotly_source
 from steadynet.report.page_data import report_as_json
+from steadynet.report.story import Headline
 
 ASSETS = resources.files("steadynet.report") / "assets"
-SCRIPTS = ("base.js", "tables.js", "charts.js", "gallery.js", "page.js")  # they run in this order, as one script
+SCRIPTS = (
+    "base.js",
+    "tables.js",
+    "charts.js",
+    "gallery.js",
+    "story.js",
+    "page.js",
+)  # they run in this order, as one script
 
 
 def page_of(report: Report, max_pictures: int = MAX_PICTURES, live: str | None = None) -> str:
@@ -34,15 +42,17 @@ def page_of(report: Report, max_pictures: int = MAX_PICTURES, live: str | None =
         UserError: If plotly is not installed.
     """
     gallery = gallery_of([section.experiment for section in report.sections], max_pictures)
-    return _html(report_as_json(report, gallery, live), TITLE)
+    return _html(report_as_json(report, gallery, live), report.main_section.headline)
 
 
-def _html(content: Mapping[str, Any], title: str) -> str:
+def _html(content: Mapping[str, Any], headline: Headline) -> str:
     """Fill the template. The page's policy lets only our own two scripts run, whatever the content contains."""
     script = "".join(_asset(name) for name in SCRIPTS)
     plotly = plotly_source().replace("</script", "<\\/script").replace("\r\n", "\n")
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(TITLE),
+        "headline": html.escape(headline.text),
+        "meaning": html.escape(headline.meaning),
         "policy": f"default-src 'none'; script-src {_digest(script)} {_digest(plotly)}; style-src 'unsafe-inline'; "
         "img-src data: blob:; connect-src 'self'",
         "style": _asset("page.css"),

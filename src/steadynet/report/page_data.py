@@ -10,8 +10,9 @@ from steadynet.report.claims import RULE, Claim, ClaimPart, Outcome
 from steadynet.report.content import TITLE, Report, Section
 from steadynet.report.gallery import Gallery
 from steadynet.report.interactive import chart_as_json
-from steadynet.report.layout import Entry, Table
+from steadynet.report.layout import SMOKE_WARNING, Entry, Table
 from steadynet.report.metrics import Metric, radius
+from steadynet.report.story import examples_of
 from steadynet.report.tables import counted, spread
 from steadynet.verification.properties import Verdict
 
@@ -26,8 +27,8 @@ def report_as_json(report: Report, gallery: Gallery, live: str | None) -> JsonOb
         "written": report.written,
         "rule": RULE,
         "outcomes": {outcome.name: outcome.value for outcome in Outcome},
-        "claims": [_claim_as_json(claim) for claim in report.claims],
-        "unchecked": report.unchecked,
+        "main": report.main_section.experiment.name,
+        "examples": [asdict(example) for example in examples_of(gallery, report.main_section.experiment)],
         "radii": {_as_key(eps): radius(eps) for eps in sorted({shown.eps for shown in gallery.properties})},
         "experiments": [_section_as_json(section, gallery) for section in report.sections],
         "gallery": _gallery_as_json(gallery),
@@ -46,10 +47,14 @@ def _section_as_json(section: Section, gallery: Gallery) -> JsonObject:
     return {
         "name": experiment.name,
         "title": experiment.title,
+        "headline": asdict(section.headline),
+        "warning": SMOKE_WARNING if experiment.is_smoke else "",
         "facts": list(experiment.facts.items()),
         "tables": [_table_as_json(table, run_numbers) for table in section.tables if table.lines],
-        "charts": [chart_as_json(chart) for chart in section.charts],
+        "verdicts": chart_as_json(section.verdict_chart) if section.verdict_chart else None,
+        "charts": [chart_as_json(chart) for chart in section.more_charts],
         "notes": section.notes,
+        "claims": [_claim_as_json(claim) for claim in section.claims],
     }
 
 
@@ -80,6 +85,7 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
         "name": table.name,
         "title": table.title,
         "paper": table.has_paper,
+        "warning": table.warning,
         "differences": any(metric.is_delta for metric in metrics),
         "metrics": [_metric_as_json(metric) for metric in metrics],
         "rows": rows,
@@ -87,7 +93,12 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
 
 
 def _metric_as_json(metric: Metric) -> JsonObject:
-    return {"label": metric.label, "meaning": metric.meaning, "higher": metric.higher_is_better}
+    return {
+        "label": metric.words,
+        "name": metric.label,
+        "meaning": metric.meaning,
+        "higher": metric.higher_is_better,
+    }
 
 
 def _entry_as_json(metric: Metric, entry: Entry | None) -> JsonObject | None:
@@ -125,7 +136,7 @@ def _part_as_json(part: ClaimPart) -> JsonObject:
         for pair in part.comparisons
     ]
     return {
-        "metric": part.metric.label,
+        "metric": part.metric.words,
         "text": part.text,
         "outcome": part.outcome.name,
         "reason": part.reason,

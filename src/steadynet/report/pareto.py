@@ -37,7 +37,7 @@ def pareto_chart(table: Table) -> Chart | None:
     """Test accuracy against proved properties, coloured by seconds per proof: one panel per model and radius."""
     found = compared_networks(table)
     scale = _scale([network for networks in found.values() for network in networks])
-    panels = [_panel(title, networks, scale) for title, networks in found.items()]
+    panels = [_panel(title, networks, scale, bold=not table.warning) for title, networks in found.items()]
     across = 1 if any(panel.is_wide for panel in panels) else 3
     return chart_of(f"{table.name}-pareto", "Accuracy, proofs and their time", table.title, panels, NOTE, across)
 
@@ -73,14 +73,14 @@ def _scale(networks: Iterable[Network]) -> ShadeScale | None:
     return ShadeScale("seconds per proof", min(seconds), max(seconds)) if seconds else None
 
 
-def _panel(title: str, networks: Sequence[Network], scale: ShadeScale | None) -> Panel:
+def _panel(title: str, networks: Sequence[Network], scale: ShadeScale | None, bold: bool) -> Panel:
     best = not_beaten(networks)
     others = [network for network in networks if network not in best]
     front = pareto_front([(network.accuracy, network.proved) for network in networks])
     style = Style(GREY, "", "", dashed=True)
     x, y = [[stretched(value) for value in values] for values in zip(*front, strict=True)]
     line = [Series("best in accuracy and proofs", x, list(y), style)] if len(front) > 1 else []
-    points = [_points("not beaten", best, strong=True), _points("beaten", others)]
+    points = [_points("not beaten", best, strong=bold), _points("beaten", others)]
     return Panel(
         title,
         "test accuracy %",

@@ -30,11 +30,12 @@ class PictureShape:
 class Counterexample:
     """An input that refutes a property, and its difference to the image, as the page stores it.
 
-    ``difference`` is base64 of signed bytes, where ±127 stands for ±ε. The error is below one hundredth of ε.
+    ``difference`` is base64 of signed bytes, where ±127 stands for ±ε. The error is below one hundredth of ε. It is
+    None if the image itself is the input.
     """
 
     point: Tensor
-    difference: str
+    difference: str | None
 
 
 class Pictures:
@@ -86,8 +87,8 @@ class Pictures:
         if point.shape != pixels.shape:
             return None
         self._left -= 1
-        share = (point - pixels) / (row.eps or 1.0)
-        return Counterexample(point, _as_base64((share * 127).round().clamp(-127, 127).to(torch.int8)))
+        steps = ((point - pixels) / (row.eps or 1.0) * 127).round().clamp(-127, 127).to(torch.int8)
+        return Counterexample(point, _as_base64(steps) if steps.any() else None)
 
     def _dataset(self, source: str) -> Dataset | None:
         if source not in self._datasets:

@@ -36,7 +36,7 @@ def read_experiment(folder: ExperimentDirectory) -> Experiment:
         rows = table_of(folder, grid, made.seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
     facts = {"scale": grid.scale, "seeds": _seeds(runs) or ", ".join(map(str, made.seeds))}
     facts |= _made(made) | training_facts(runs) | verification_facts(runs) | _progress(folder)
-    return Experiment(grid.name, grid.title, rows, runs, facts)
+    return Experiment(grid.name, grid.title, rows, runs, facts, grid.scale)
 
 
 def _seeds(runs: Iterable[Run]) -> str:

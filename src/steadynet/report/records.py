@@ -10,6 +10,8 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.verdicts import Row
 
+SMOKE = "smoke"  # the scale whose numbers mean nothing
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -37,7 +39,8 @@ class Run:
 class Experiment:
     """The rows of one table, and the runs that they rest on.
 
-    ``facts`` says how the numbers were measured: the names and values are shown to the reader as they are.
+    ``facts`` says how the numbers were measured: the names and values are shown to the reader as they are. ``scale`` is
+    the scale of a grid, and empty for runs that belong to no grid.
     """
 
     name: str
@@ -45,3 +48,14 @@ class Experiment:
     rows: list[TableRow]
     runs: list[Run]
     facts: dict[str, str]
+    scale: str = ""
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether a grid planned these runs. Only a grid can speak of the paper's claims."""
+        return bool(self.scale)
+
+    @property
+    def is_smoke(self) -> bool:
+        """Whether its numbers mean nothing, because it ran only to see that every step works."""
+        return self.scale == SMOKE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, styles
+from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, log_ticks, styles
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
 from steadynet.report.records import Experiment, Run
@@ -12,7 +12,8 @@ from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
 
 MAX_CURVES = 12  # per panel
-SHORTEST_TIME = 1e-3  # seconds; the time axis of a cactus plot starts here
+SHORTEST_TIME = 1e-3  # seconds; shorter times are drawn here
+DECIDED = (Verdict.UNSAT, Verdict.SAT)
 CURVES: tuple[tuple[str, Callable[[EpochMetrics], float | None], bool], ...] = (
     # label, value, whether it is in per cent
     ("validation accuracy %", lambda epoch: _percent(epoch.validation_accuracy), True),
@@ -54,9 +55,12 @@ def _cactus(experiment: Experiment) -> Chart | None:
         runs = _few(every)
         looks = _looks(runs)
         for eps in sorted({row.eps for run in runs for row in run.verdicts}):
-            series = [_decided(run, eps, looks[run.label], _name(run, runs)) for run in runs]
-            title, drawable = f"{model}, ε {radius(eps)}", [curve for curve in series if curve.has_values]
-            panels.append(Panel(title, "seconds per property", "decided properties", Kind.STEPS, drawable, log_x=True))
+            start = _shortest(runs, eps) / 2
+            series = [_decided(run, eps, looks[run.label], _name(run, runs), start) for run in runs]
+            drawable = [curve for curve in series if curve.has_values]
+            ticks = log_ticks(start, max((float(x) for curve in drawable for x in curve.x), default=start))
+            labels = f"{model}, ε {radius(eps)}", "seconds per property", "decided properties"
+            panels.append(Panel(*labels, Kind.STEPS, drawable, log_x=True, tick_names=ticks))
     note = "How many properties are decided (proved or refuted) within the given time each. Higher and further to the "
     note += "left is better."
     if any(len(_few(runs)) < len(runs) for runs in _by_model(experiment).values()):
@@ -74,11 +78,18 @@ def _few(runs: list[Run]) -> list[Run]:
     return [run for run in runs if first[run.label] is run]
 
 
-def _decided(run: Run, eps: float, style: Style, name: str) -> Series:
+def _shortest(runs: Sequence[Run], eps: float) -> float:
+    """The shortest time of a decided property."""
+    times = [row.seconds for run in runs for row in run.verdicts if row.eps == eps and row.verdict in DECIDED]
+    return max(min(times, default=1.0), SHORTEST_TIME)
+
+
+def _decided(run: Run, eps: float, style: Style, name: str, start: float) -> Series:
+    """How many properties of a run are decided within each time. The line starts at ``start`` with none."""
     rows = [row for row in run.verdicts if row.eps == eps]
-    times = sorted(max(row.seconds, SHORTEST_TIME) for row in rows if row.verdict in (Verdict.UNSAT, Verdict.SAT))
-    x: list[float] = [*times]
-    y: list[float | None] = [float(count + 1) for count in range(len(times))]
+    times = sorted(max(row.seconds, SHORTEST_TIME) for row in rows if row.verdict in DECIDED)
+    x: list[float] = [start, *times] if rows else []
+    y: list[float | None] = [float(count) for count in range(len(x))]
     if rows:  # a last point at the time-out, so that all lines end there
         x.append(max([row.timeout for row in rows] + x))
         y.append(float(len(times)))

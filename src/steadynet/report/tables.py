@@ -97,6 +97,8 @@ def as_markdown(table: Table) -> str:
     Where many methods are compared without the paper's numbers, each method is a row instead of a column.
     """
     parts = [f"## {markdown_text(table.title)}", markdown_text(facts_in_words(table))]
+    if table.warning:
+        parts.insert(1, markdown_text(table.warning))
     for model in table.models:
         part = table.of_model(model)
         parts.append(f"### {markdown_text(model)}")
@@ -181,7 +183,7 @@ def _latex_table(table: Table) -> str:
         for number, line in enumerate(group):
             where = rf"$\varepsilon={radius(eps)}$" if eps is not None and not number else ""
             lines.append(_row(where + STRUT, line.metric.latex, _latex_cells(line, table.has_paper)))
-    bold = "Improvements are bold." if is_delta else "The best numbers are bold."
+    bold = latex_text(table.warning) or ("Improvements are bold." if is_delta else "The best numbers are bold.")
     return "\n".join(
         [
             r"\begin{table}[p]\centering",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steadynet.files import write_text
-from steadynet.report.claims import RULE, Outcome
+from steadynet.report.claims import RULE, Claim
 from steadynet.report.content import TITLE, Report, make_report
 from steadynet.report.figures import file_name, write_figures
 from steadynet.report.gallery import MAX_PICTURES
@@ -62,24 +62,23 @@ def _write_table(table: Table, folder: Path) -> None:
 
 
 def report_as_markdown(report: Report, figures: bool) -> str:
-    """The summary: all tables, links to the figures if there are any, and the claims if a table has data on one."""
+    """The summary: all tables, links to the figures if there are any, and the claims that a grid speaks of."""
     parts = [f"# {TITLE}", markdown_text(report.written)]
     for section in report.sections:
+        parts.append(f"**{markdown_text(section.headline.text)}.** {markdown_text(section.headline.meaning)}")
         parts += [as_markdown(table).strip() for table in section.tables]
         if figures:
             parts += [f"![{markdown_text(c.title)}](figures/{file_name(c.name)}.png)" for c in section.charts]
-    if report.claims:
-        parts.append(_claims_as_markdown(report))
+        if section.claims:
+            parts.append(_claims_as_markdown(section.claims))
     return "\n\n".join(parts) + "\n"
 
 
-def _claims_as_markdown(report: Report) -> str:
+def _claims_as_markdown(claims: Sequence[Claim]) -> str:
     lines = ["## The paper's claims", "", RULE, ""]
     lines += ["| claim | table | outcome | outcome on the paper's own numbers | reason |", "|---|---|---|---|---|"]
-    for claim in report.claims:
+    for claim in claims:
         reason = "; ".join(f"{part.metric.label}: {part.outcome.value}, {part.reason}" for part in claim.parts)
         cells = [f"{claim.name}: {claim.text}", claim.table, claim.outcome.value, claim.paper_outcome.value, reason]
         lines.append(f"| {' | '.join(map(markdown_text, cells))} |")
-    unknown = Outcome.NOT_ENOUGH_DATA.value
-    lines += [f"| {name} | – | {unknown} | – | no table here has data on it |" for name in report.unchecked]
     return "\n".join(lines)

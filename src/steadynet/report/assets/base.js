@@ -3,6 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const GALLERY = DATA.gallery;
 const VERDICT_TEXTS = { unsat: "proved", sat: "refuted", timeout: "timed out", unknown: "unknown", error: "error" };
+const VERDICT_NAMES = { unsat: "UNSAT", sat: "SAT", timeout: "TIMEOUT", unknown: "UNKNOWN", error: "ERROR" }; // of verifiers
 const LOOKS = { unsat: "good", sat: "bad", HOLDS: "good", DOES_NOT_HOLD: "bad" }; // the others look "open"
 
 function make(tag, attributes, ...children) {
@@ -17,6 +18,8 @@ function make(tag, attributes, ...children) {
 }
 
 const badge = (key, text) => make("span", { class: `badge ${LOOKS[key] || "open"}` }, text);
+const verdictBadge = (name) =>
+  make("span", { class: `badge ${LOOKS[name] || "open"}`, title: VERDICT_NAMES[name] || name }, verdictText(name));
 const outcomeBadge = (name) => badge(name, DATA.outcomes[name]);
 const verdictText = (name) => VERDICT_TEXTS[name] || name;
 const radiusText = (eps) => DATA.radii[String(eps)] || String(eps);

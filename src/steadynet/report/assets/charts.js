@@ -23,31 +23,59 @@ const inView = new IntersectionObserver((entries) => {
 
 const LAYOUT = {
   margin: { l: 55, r: 12, t: 8, b: 45 },
-  font: { size: 12.5 },
   barmode: "group",
   hovermode: "closest",
   legend: { orientation: "h", y: -0.32, yanchor: "top" },
   showlegend: true,
-  paper_bgcolor: "white",
-  plot_bgcolor: "white",
+  paper_bgcolor: "rgba(0,0,0,0)",
+  plot_bgcolor: "rgba(0,0,0,0)",
 };
-const AXIS = { gridcolor: "#e8ebee", zerolinecolor: "#c0c6cc", linecolor: "#57606a" };
+const isDark = matchMedia("(prefers-color-scheme: dark)");
+const ON_DARK = { "#000000": "#f0f3f6", "#0072B2": "#4aa3e0", "#7F7F7F": "#a4acb4", "#FFFFFF": "#30363d", "#4A4A4A": "#c9d1d9" };
+const drawn = new Set(); // the functions that draw what is drawn already
+
+function themed(value) { // the same with colours that can be seen on a dark page
+  if (!isDark.matches) return value;
+  if (typeof value === "string") return ON_DARK[value] || value;
+  if (Array.isArray(value)) return value.map(themed);
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, themed(part)]));
+}
+
+function themedLayout(panel) {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--line"), linecolor: colour("--soft") };
+  const legend = { ...LAYOUT.legend, y: panel.wide || !panel.layout.xaxis.title.text ? -0.16 : LAYOUT.legend.y };
+  const font = { size: 13, color: colour("--ink") };
+  const { xaxis, yaxis } = panel.layout;
+  return { ...LAYOUT, ...panel.layout, legend, font, xaxis: { ...xaxis, ...axis }, yaxis: { ...yaxis, ...axis } };
+}
 
 function panelView(panel) {
-  const plot = make("div", { class: "plot", role: "img", "aria-label": panel.title });
-  waiting.set(plot, () => {
-    const { xaxis, yaxis, annotations } = panel.layout;
-    const legend = { ...LAYOUT.legend, y: panel.wide ? -0.16 : LAYOUT.legend.y };
-    const layout = { ...LAYOUT, legend, annotations, xaxis: { ...xaxis, ...AXIS }, yaxis: { ...yaxis, ...AXIS } };
-    plotly().newPlot(plot, panel.traces, layout, { responsive: true, displaylogo: false, displayModeBar: false });
-  });
+  const plot = make("div", { class: "plot", role: "img", "aria-label": panel.alt });
+  const draw = () => {
+    const options = { responsive: true, displaylogo: false, displayModeBar: false };
+    plotly().react(plot, themed(panel.traces), themedLayout(panel), options);
+    drawn.add(draw);
+  };
+  waiting.set(plot, draw);
   inView.observe(plot);
   return make("div", { class: panel.wide ? "wide panel" : "panel" }, make("h4", {}, panel.title), plot);
 }
+isDark.addEventListener("change", () => drawn.forEach((draw) => draw()));
+
+function columnsFor(many) { // as many panels side by side as leave the least of the last row empty
+  if (many < 3) return many;
+  const empty = (columns) => ((columns - (many % columns)) % columns) / columns;
+  return empty(2) < empty(3) ? 2 : 3;
+}
 
 function chartView(chart) {
-  return make("div", { class: "chart", "data-chart": chart.name },
-    make("h3", {}, chart.title),
-    chart.note ? make("p", { class: "note" }, chart.note) : null,
-    make("div", { class: "panels" }, ...chart.panels.map(panelView)));
+  const size = chart.panels.length === 1 && !chart.panels[0].wide ? "one chart" : "chart";
+  return make("div", { class: size, "data-chart": chart.name },
+    make("div", {}, make("h3", {}, chart.title), chart.note ? make("p", { class: "note" }, chart.note) : null),
+    make("div", { class: `panels across-${columnsFor(chart.panels.length)}` }, ...chart.panels.map(panelView)));
 }
+
+const chartsView = (charts) => make("div", { class: "charts" }, ...charts.map(chartView));

@@ -31,8 +31,9 @@ function galleryView() {
     radius: (number) => String(columns.eps[number]),
     verdict: (number) => String(columns.verdict[number]),
   };
-  const orders = [["seconds", "longest time"], ["margin", "smallest margin"], ["stable", "fewest stable neurons"]];
-  const order = choice("order", "gallery/order", orders, () => draw(), "as verified");
+  const orders = [["verified", "as verified"], ["seconds", "longest time"], ["margin", "smallest margin"],
+    ["stable", "fewest stable neurons"]];
+  const order = choice("order", "gallery/order", orders, () => draw(), "most telling first");
 
   function matches(number) {
     if (onlyRuns && !onlyRuns.includes(columns.run[number])) return false;
@@ -41,7 +42,8 @@ function galleryView() {
 
   function draw() {
     found = Array.from(columns.run.keys()).filter(matches);
-    if (order.value) found = sorted(found, (number) => columns[order.value][number], order.value === "seconds");
+    if (!order.value) found = sorted(found, dullness, false);
+    else if (order.value !== "verified") found = sorted(found, (number) => columns[order.value][number], order.value === "seconds");
     const tally = verdicts
       .map((name, verdict) => [found.filter((number) => columns.verdict[number] === verdict).length, verdictText(name)])
       .filter(([many]) => many)
@@ -80,52 +82,71 @@ function galleryView() {
     if (entries.some((entry) => entry.isIntersecting) && shown && shown < found.length) addCards();
   }, { rootMargin: "400px" });
   scrolled.observe(more);
+  const useful = Object.entries(filters).filter(([key]) => unique(columns.run.map((_, number) => valueOf[key](number))).length > 1)
+    .map(([, filter]) => filter);
   const element = make("section", { id: "gallery" },
-    make("h2", {}, "Gallery of properties"),
+    make("h2", {}, "All images"),
     make("p", { class: "note" }, "A property says that the network gives every input within ε of an image the image's "
       + "label. It is proved, refuted by a counterexample, or undecided. In the picture of the difference orange means "
       + "brighter, blue means darker, and the full colour means ε."),
     ...GALLERY.notes.map((note) => make("p", { class: "note" }, note)),
-    make("div", { class: "filters" }, ...Object.values(filters).map((filter) => filter.element), order.element,
+    make("div", { class: "filters" }, ...useful.map((filter) => filter.element), order.element,
       make("button", { onclick: clear }, "clear filters")),
     count, cards, more);
   draw();
   return { element, show };
 }
 
+function dullness(number) { // first images that a change fools the network on, last images that it misreads as they are
+  const verdict = GALLERY.verdicts[GALLERY.columns.verdict[number]];
+  if (verdict === "sat") return GALLERY.columns.difference[number] === null ? 3 : 0;
+  return verdict === "unsat" ? 2 : 1;
+}
+
 function cardView(number) {
   const { columns } = GALLERY;
   const run = GALLERY.runs[columns.run[number]];
   const verdict = GALLERY.verdicts[columns.verdict[number]];
-  const classes = run.shape === null ? [] : GALLERY.shapes[run.shape].classes;
-  const className = (label) => classes[label] === undefined ? String(label) : classes[label];
   const predicted = columns.predicted[number];
+  const misread = columns.difference[number] === null ? ", without any change" : "";
   const margin = columns.margin[number];
   const stable = columns.stable[number];
   const facts = [
-    ["label", className(columns.label[number])],
-    ["predicted", predicted === null ? "" : className(predicted)],
+    ["class", className(number, columns.label[number])],
+    ["read as", predicted === null ? "" : className(number, predicted) + misread],
     ["network", `${run.model}, ${run.method}${run.seed ? `, seed ${run.seed}` : ""}`],
     ["ε", radiusText(columns.eps[number])],
     ["time", `${columns.seconds[number].toPrecision(3)} s`],
+    ["reason", columns.reason[number]],
+  ];
+  const details = [
     ["proved margin", margin === null ? "–" : String(margin)],
     ["stable neurons", stable === null ? "–" : `${(100 * stable).toFixed(1)} %`],
     ["decided by", columns.decidedBy[number]],
     ["meaning", GALLERY.guarantees[columns.guarantee[number]]],
-    ["reason", columns.reason[number]],
-  ].filter(([, value]) => value);
+  ];
   return make("article", { class: "card" },
-    make("div", {}, make("b", {}, `image ${columns.index[number]} `), badge(verdict, verdictText(verdict))),
-    pictures(number),
-    make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
+    make("div", {}, make("b", {}, `image ${columns.index[number]} `), verdictBadge(verdict)),
+    pictures(number), factList(facts),
+    make("details", {}, make("summary", { class: "small" }, "details"), factList(details)));
+}
+
+function factList(facts) {
+  const there = facts.filter(([, value]) => value);
+  return make("dl", {}, ...there.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+function className(number, label) { // the name of a class of the data set that a property is about
+  const { shape } = GALLERY.runs[GALLERY.columns.run[number]];
+  return (shape === null ? undefined : GALLERY.shapes[shape].classes[label]) ?? String(label);
 }
 
 // Pictures. An image is bytes (channels, height, width); a difference is signed bytes, where 127 stands for ε.
 
 const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
-function canvas(shape, colourAt) {
-  const element = make("canvas", { width: shape.width, height: shape.height });
+function canvas(shape, text, colourAt) {
+  const element = make("canvas", { width: shape.width, height: shape.height, role: "img", "aria-label": text });
   const context = element.getContext("2d");
   const image = context.createImageData(shape.width, shape.height);
   for (let place = 0; place < shape.width * shape.height; place++) image.data.set([...colourAt(place), 255], 4 * place);
@@ -141,16 +162,21 @@ function pictures(number) {
   const size = shape.width * shape.height;
   const channels = shape.channels === 3 ? [0, 1, 2] : [0, 0, 0];
   const pixels = decode(GALLERY.pictures[columns.picture[number]]);
-  const figure = (text, colourAt) => make("figure", {}, canvas(shape, colourAt), make("figcaption", {}, text));
-  const figures = [figure("image", (place) => channels.map((channel) => pixels[channel * size + place]))];
+  const figure = (text, alt, colourAt) =>
+    make("figure", {}, canvas(shape, alt, colourAt), make("figcaption", {}, text));
+  const label = className(number, columns.label[number]);
+  const predicted = columns.predicted[number];
+  const read = predicted === null ? "another class" : className(number, predicted);
+  const figures = [figure(`image of ${label}`, `image ${columns.index[number]}, of class ${label}`, (place) => channels.map((channel) => pixels[channel * size + place]))];
   if (columns.difference[number] !== null) {
     const steps = new Int8Array(decode(columns.difference[number]).buffer);
     const eps = columns.eps[number];
     const change = (channel, place) => steps[channel * size + place] / 127;
-    figures.push(figure("counter\u00adexample", (place) =>
+    const alt = `counterexample: the image with changes of at most ${radiusText(eps)}, read as ${read}`;
+    figures.push(figure(`counter\u00adexample, read as ${read}`, alt, (place) =>
       channels.map((channel) => pixels[channel * size + place] + change(channel, place) * eps * 255)));
-    const factor = eps ? ` × ${(1 / eps).toFixed(eps < 0.1 ? 0 : 1)}` : "";
-    figures.push(figure(`difference${factor}`, (place) => {
+    const factor = eps ? ` × ${Number((1 / eps).toFixed(eps < 0.1 ? 0 : 1))}` : "";
+    figures.push(figure(`difference${factor}`, "difference of the two: orange is brighter, blue is darker", (place) => {
       const changes = channels.map((channel) => change(channel, place));
       const largest = changes.reduce((one, other) => (Math.abs(other) > Math.abs(one) ? other : one));
       return (largest >= 0 ? BRIGHTER : DARKER).map((full) => 255 + Math.abs(largest) * (full - 255));

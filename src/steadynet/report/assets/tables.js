@@ -8,10 +8,11 @@ function tableColumns(table) {
   ];
   table.metrics.forEach((metric, number) => {
     const entry = (row) => row.entries[number];
-    const { label, meaning, higher } = metric;
+    const { label, name, higher } = metric;
+    const meaning = `${name}: ${metric.meaning}`;
     columns.push({ label, meaning, entry, key: (row) => entry(row)?.value, largestFirst: higher });
     if (table.paper) {
-      const paper = { label: "paper", meaning: `${label} in the paper`, entry, paper: true };
+      const paper = { label: "paper", card: `${label}, paper`, meaning: `${name} in the paper`, entry, paper: true };
       columns.push({ ...paper, key: (row) => entry(row)?.paper, largestFirst: higher });
     }
   });
@@ -30,7 +31,7 @@ function sorted(rows, key, descending) {
 function tableView(table, heading) {
   const columns = tableColumns(table);
   const state = { column: null, descending: true };
-  const body = make("tbody");
+  const body = make("tbody", { role: "rowgroup" });
   const filters = {};
   for (const key of ["model", "method", "radius"]) {
     const values = table.rows.map((row) => row[key]).filter(Boolean);
@@ -38,7 +39,7 @@ function tableView(table, heading) {
   }
   const heads = columns.map((column) => {
     const classes = (column.words ? "words" : "") + (column.paper ? " paper" : "");
-    const attributes = { class: classes, scope: "col", title: column.meaning || "" };
+    const attributes = { class: classes, scope: "col", role: "columnheader", title: column.meaning || "" };
     return make("th", attributes, make("button", { onclick: () => sort(column) }, column.label));
   });
 
@@ -56,21 +57,40 @@ function tableView(table, heading) {
     const matches = (row) => Object.entries(filters).every(([key, filter]) => !filter.value || row[key] === filter.value);
     let rows = table.rows.filter(matches);
     if (state.column) rows = sorted(rows, state.column.key, state.descending);
-    body.replaceChildren(...rows.map((row) => make("tr", {}, ...columns.map((column) => tableCell(row, column)))));
+    body.replaceChildren(...rows.map((row) => rowView(row, columns)));
   }
 
   draw();
-  return make("div", { class: "tableview", "data-table": table.name },
+  const head = make("thead", { role: "rowgroup" }, make("tr", { role: "row" }, ...heads));
+  const orders = columns.map((column, number) => [String(number), column.card || column.label]);
+  const order = choice("order", `${table.name}/order`, orders, () => order.value && sort(columns[order.value]), "as it is");
+  order.element.classList.add("narrow-only");
+  const useful = Object.entries(filters).filter(([key]) => unique(table.rows.map((row) => row[key])).length > 1);
+  return make("div", { class: table.warning ? "tableview meaningless" : "tableview", "data-table": table.name },
     table.title === heading ? null : make("h3", {}, table.title),
-    make("div", { class: "filters" }, ...Object.values(filters).map((filter) => filter.element)),
-    make("div", { class: "scroll", tabindex: "0" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body)),
+    make("div", { class: "filters" }, ...useful.map(([, filter]) => filter.element), order.element),
+    make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
+      make("table", { role: "table" }, head, body)),
     tableHelp(table));
 }
 
+function rowView(row, columns) {
+  const cells = columns.map((column) => {
+    const cell = tableCell(row, column);
+    cell.dataset.label = column.card || column.label; // the name of its value, where a row is shown as a card
+    cell.setAttribute("role", "cell");
+    if (cell.textContent === "–") cell.classList.add("none");
+    return cell;
+  });
+  return make("tr", { role: "row" }, ...cells);
+}
+
 function tableHelp(table) {
-  const bold = table.differences ? "Improvements are bold." : "The best number of each model and radius is bold.";
+  const best = table.differences ? "Improvements are bold." : "The best number of each model and radius is bold.";
+  const bold = table.warning ? "No number is bold: none means anything." : best;
   const small = "The small print below a number is its count and total, or the number n of values in a mean.";
-  const meanings = table.metrics.flatMap(({ label, meaning }) => [make("dt", {}, label), make("dd", {}, meaning)]);
+  const meanings = table.metrics.flatMap(({ label, name, meaning }) =>
+    [make("dt", {}, label), make("dd", {}, name === label ? meaning : `${meaning} (${name})`)]);
   return make("div", { class: "small" },
     make("p", {}, `${bold} ${small} Click a number to see its properties.`),
     make("details", {}, make("summary", {}, "What the columns mean"), make("dl", { class: "meanings" }, ...meanings)));
@@ -86,6 +106,6 @@ function tableCell(row, column) {
   const content = [make("span", { class: "value" }, text), count];
   const hasProperties = row.runs.some((run) => VERIFIED.has(`${run}/${row.eps}`));
   const button = { class: "cell", title: "show its properties", onclick: () => gallery.show(row) };
-  const shown = hasProperties ? [make("button", button, ...content)] : content;
-  return make("td", { class: entry.best ? "best" : "" }, ...shown);
+  const shown = hasProperties ? make("button", button, ...content) : make("span", {}, ...content);
+  return make("td", { class: entry.best ? "best" : "" }, shown);
 }
