@@ -1,19 +1,22 @@
 """Our verifier beside others, on the same properties: equal time-outs, CPU seconds of one thread, in turn in one run.
 
-    python benchmarks/against_peers.py [--reference DIR] [--instances FILE] [--recorded "DIR/name_eps{eps}.csv"]
-        [--peers marabou alpha_beta_crown] [--radii 0.1 0.2 0.3] [--count 40] [--timeout 60]
+    python benchmarks/against_peers.py [--reference DIR] [--folder DIR] [--instances FILE]
+        [--recorded "DIR/name_eps{eps}.csv"] [--peers marabou alpha_beta_crown] [--radii 0.1 0.2 0.3] [--count 40]
+        [--timeout 60] [--in-turn 5]
 
 ``--reference`` names a folder with a network, ``m1_nbc.onnx``, and images with their labels, ``m1_40_images.npz``. Each
-property of it is decided by every verifier in turn, then all of them as one batch by ours. ``--instances`` names a list
-in the form of VNN-COMP; every instance is decided by every verifier in turn.
+property of it is decided by every verifier in turn, then all of them as one batch by ours. ``--folder`` names a folder
+with pairs of files ``NAME.onnx`` and ``NAME.npz`` (arrays X and y), which are compared one property at a time.
+``--instances`` names a list in the form of VNN-COMP; every instance is decided by every verifier in turn.
 
 A peer takes part if it is installed. α,β-CROWN (``ABCROWN_HOME`` names your copy) has its settings of VNN-COMP 2025
 (``alpha_beta_crown_vnncomp2025.yaml``). Where it is not installed, ``--recorded`` names its recorded verdicts and
 seconds on the reference, one file per radius; the table then says "recorded".
 
-Seconds are those of the processor: of this process, and for a peer also of the programs that it runs, less what a
-program takes for a trivial property, which is its start. The time-out of ours counts CPU seconds, that of a program
-those of the wall, so run it on an idle machine. Contradictions are listed by their numbers; the exit code is then 1.
+Seconds and time-outs are those of the processor, so the machine may be busy. α,β-CROWN gets ``--in-turn`` properties
+per process and says itself what each took, without its start; its clock counts CPU seconds (``cpu_clock``). On
+instances, and for other peers, seconds are those of this process and of the programs that it runs, less what a program
+takes for a trivial property, which is its start. Contradictions are listed by their numbers; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +39,7 @@ from steadynet.errors import UserError
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.verification.instances import read_instances
 from steadynet.verification.properties import Properties, Result
+from steadynet.verification.verifiers import alpha_beta_crown
 from steadynet.verification.verify import make_verifier, replay_counterexample
 from steadynet.verification.vnncomp import Instance, decide
 
@@ -66,6 +71,14 @@ def timed(verdict: Callable[[], str], start: float = 0.0) -> Measurement:
     before = cpu_seconds()
     found = verdict()
     return Measurement(found, max(cpu_seconds() - before - start, 0.0))
+
+
+def prepare_programs(timeout: float) -> None:
+    """Let the programs that peers run use one thread and, if they are written in Python, count CPU seconds."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+    folders = [str(Path(__file__).with_name("cpu_clock")), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
+    alpha_beta_crown.GRACE = 20 * timeout  # on a busy machine its time-out comes later by the clock on the wall
 
 
 def installed(names: Sequence[str]) -> list[Peer]:
@@ -103,40 +116,58 @@ def _decided(peer: Peer, properties: Properties, timeout: float) -> list[Result]
 
 
 def in_turn(
-    name: str, verifiers: Sequence[Peer], numbers: range, verdict: Callable[[Peer, int], str]
+    name: str, verifiers: Sequence[Peer], groups: Sequence[range], decide: Callable[[Peer, range], list[Measurement]]
 ) -> dict[str, list[Measurement]]:
-    """Let every verifier decide property after property, in turn, and return the measurements by verifier."""
+    """Let every verifier decide group after group, in turn, and return the measurements by verifier."""
     found: dict[str, list[Measurement]] = {peer.name: [] for peer in verifiers}
-    for number in numbers:
+    for numbers in groups:
         for peer in verifiers:
-            found[peer.name].append(timed(lambda: verdict(peer, number), peer.start))  # noqa: B023 (called at once)
-            last = found[peer.name][-1]
-            print(f"{name}, {number}: {peer.name} {last.verdict} {last.seconds:.2f} s", file=sys.stderr, flush=True)
+            for number, last in zip(numbers, decide(peer, numbers), strict=True):
+                found[peer.name].append(last)
+                print(f"{name}, {number}: {peer.name} {last.verdict} {last.seconds:.2f} s", file=sys.stderr, flush=True)
     return found
 
 
-def on_reference(arguments: argparse.Namespace, peers: Sequence[Peer]) -> list[Comparison]:
-    """Compare on the reference network, one property at a time and as one batch."""
-    network = read_onnx(arguments.reference / "m1_nbc.onnx")
-    stored = np.load(arguments.reference / "m1_40_images.npz")
-    images, labels = torch.from_numpy(stored["X"]).float(), torch.from_numpy(stored["y"]).long()
-    ours, timeout, comparisons = Peer(OURS, OUR_SETTINGS), arguments.timeout, []
+def one_by_one(properties: Properties, timeout: float) -> Callable[[Peer, range], list[Measurement]]:
+    """How a verifier decides some of the properties, each by itself."""
+
+    def decide_some(peer: Peer, numbers: range) -> list[Measurement]:
+        if peer.name == "alpha_beta_crown":  # one process decides them one after the other, and says what each took
+            found = _decided(peer, properties[numbers.start : numbers.stop], timeout)
+            return [Measurement(one.verdict.value, one.seconds) for one in found]
+        single = [properties[number : number + 1] for number in numbers]
+        return [timed(lambda: _decided(peer, one, timeout)[0].verdict.value, peer.start) for one in single]  # noqa: B023
+
+    return decide_some
+
+
+def groups_of(count: int, size: int) -> list[range]:
+    """The numbers up to ``count``, in groups."""
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def on_images(
+    name: str, network: Path, images: Path, arguments: argparse.Namespace, peers: Sequence[Peer], as_batch: bool
+) -> list[Comparison]:
+    """Compare on the images of a file, one property at a time and, if wanted, as one batch of ours."""
+    read, stored = read_onnx(network), np.load(images)
+    pixels, labels = torch.from_numpy(stored["X"]).float(), torch.from_numpy(stored["y"]).long()
+    ours, comparisons = Peer(OURS, OUR_SETTINGS), []
     for eps in arguments.radii:
-        properties = Properties.around(network, images, labels, float(eps))[: arguments.count]
-
-        def verdict(peer: Peer, number: int, asked: Properties = properties) -> str:
-            return _decided(peer, asked[number : number + 1], timeout)[0].verdict.value
-
-        single = f"M1, ε {eps}, one at a time"
-        found = in_turn(single, [ours, *peers], range(len(properties)), verdict)
-        batch = [Measurement(one.verdict.value, one.seconds) for one in _decided(ours, properties, timeout)]
+        radius = float(Fraction(eps))
+        properties = Properties.around(read, pixels, labels, radius)[: arguments.count]
+        single, groups = f"{name}, ε {eps}, one at a time", groups_of(len(properties), arguments.in_turn)
+        found = in_turn(single, [ours, *peers], groups, one_by_one(properties, arguments.timeout))
         theirs = {peer.name: found[peer.name] for peer in peers}
-        if arguments.recorded and "alpha_beta_crown" not in theirs:
-            recorded = read_recorded(Path(arguments.recorded.format(eps=eps)), timeout)
+        if arguments.recorded and as_batch and "alpha_beta_crown" not in theirs:
+            recorded = read_recorded(Path(arguments.recorded.format(eps=eps)), arguments.timeout)
             theirs["alpha_beta_crown, recorded"] = recorded[: len(properties)]
-        for peer, measured in theirs.items():
-            comparisons.append(Comparison(single, peer, found[OURS], measured))
-            comparisons.append(Comparison(f"M1, ε {eps}, ours as one batch", peer, batch, measured))
+        comparisons += [Comparison(single, peer, found[OURS], measured) for peer, measured in theirs.items()]
+        if as_batch:
+            results = _decided(ours, properties, arguments.timeout)
+            batch = [Measurement(one.verdict.value, one.seconds) for one in results]
+            together = f"{name}, ε {eps}, ours as one batch"
+            comparisons += [Comparison(together, peer, batch, measured) for peer, measured in theirs.items()]
     return comparisons
 
 
@@ -145,12 +176,14 @@ def on_instances(arguments: argparse.Namespace, peers: Sequence[Peer]) -> list[C
     listed = [each.instance for each in read_instances(arguments.instances)]
     ours = Peer(OURS, OUR_SETTINGS)
 
-    def verdict(peer: Peer, number: int) -> str:
-        asked = listed[number]
+    def verdict(peer: Peer, asked: Instance) -> str:
         timeout = min(asked.timeout, arguments.timeout)
         return decide(Instance(asked.network, asked.property_file, timeout), peer.name, **peer.settings).verdict.value
 
-    found = in_turn("instances", [ours, *peers], range(len(listed)), verdict)
+    def decide_some(peer: Peer, numbers: range) -> list[Measurement]:
+        return [timed(lambda: verdict(peer, listed[number]), peer.start) for number in numbers]  # noqa: B023
+
+    found = in_turn("instances", [ours, *peers], groups_of(len(listed), 1), decide_some)
     nobody = {"none installed": [Measurement("–", 0.0)] * len(listed)}
     others = {peer.name: found[peer.name] for peer in peers} or nobody
     return [Comparison("instances", peer, found[OURS], measured) for peer, measured in others.items()]
@@ -160,20 +193,28 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path)
+    parser.add_argument("--folder", type=Path)
     parser.add_argument("--instances", type=Path)
     parser.add_argument("--recorded", metavar="PATTERN", help="recorded results of α,β-CROWN, with {eps} in the name")
     parser.add_argument("--peers", nargs="*", default=list(PEER_SETTINGS))
     parser.add_argument("--radii", nargs="+", default=["0.1", "0.2", "0.3"])
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--in-turn", type=int, default=5, help="properties after which the next verifier has its turn")
     arguments = parser.parse_args()
-    if arguments.reference is None and arguments.instances is None:
-        parser.error("name --reference, --instances or both")
-    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"  # for the programs that peers run
+    if arguments.reference is None and arguments.folder is None and arguments.instances is None:
+        parser.error("name --reference, --folder or --instances")
+    prepare_programs(arguments.timeout)
     torch.set_num_threads(1)
     torch.manual_seed(0)
     peers = installed(arguments.peers)
-    comparisons = on_reference(arguments, peers) if arguments.reference else []
+    comparisons = []
+    if arguments.reference:
+        network, images = arguments.reference / "m1_nbc.onnx", arguments.reference / "m1_40_images.npz"
+        comparisons += on_images("M1", network, images, arguments, peers, as_batch=True)
+    for network in sorted(arguments.folder.glob("*.onnx")) if arguments.folder else ():
+        images = network.with_suffix(".npz")
+        comparisons += on_images(network.stem, network, images, arguments, peers, as_batch=False)
     comparisons += on_instances(arguments, peers) if arguments.instances else []
     print(markdown(comparisons))
     starts = ", ".join(f"{peer.name} {peer.start:.1f} s" for peer in peers)
