@@ -78,6 +78,19 @@ def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matr
         return whole.transposed(rows, shape)
     key = (id(convolution), rows.shape[2], rows.shape[3])
     if key not in matrices:
-        unit = torch.eye(outputs, dtype=rows.dtype, device=rows.device).view(outputs, *rows.shape[1:])
-        matrices[key] = whole.transposed(unit, shape).reshape(outputs, inputs)
+        matrices[key] = _as_matrix(whole, tuple(rows.shape[1:]), shape)
     return (rows.reshape(len(rows), outputs) @ matrices[key]).view(len(rows), *shape)
+
+
+def _as_matrix(convolution: Convolution, outputs: Shape, inputs: Shape) -> Tensor:
+    """The transpose of a convolution on one window as a matrix (outputs, inputs): its entries are the weights.
+
+    The convolution of every unit input gives its columns, the transpose on every unit output its rows. The smaller side
+    is computed.
+    """
+    weight, rows, columns = convolution.weight, torch.Size(outputs).numel(), torch.Size(inputs).numel()
+    unit = torch.eye(min(rows, columns), dtype=weight.dtype, device=weight.device)
+    if columns < rows:
+        images = unit.view(columns, *inputs)
+        return F.conv2d(images, weight, None, convolution.stride, 0, convolution.dilation).view(columns, rows).t()
+    return convolution.transposed(unit.view(rows, *outputs), inputs).reshape(rows, columns)
