@@ -98,5 +98,5 @@ def show(settings: Mapping[Place, MethodSettings], write: bool) -> None:
 
 def rises_by_itself(settings: TrainingSettings) -> bool:
     """Whether the method's recipe makes ε rise. For the other methods that attack, the grid has to."""
-    given = {"data": settings.data, "eps": settings.eps, "method": settings.plan[0].method, "epochs": 100}
+    given = {"data": settings.data, "eps": settings.eps, "method": settings.plan[0].method, "recipe": "paper"}
     return bool(resolve(given).warmup)

@@ -135,6 +135,15 @@ def test_a_download_is_stored_reported_and_not_repeated(server, cache):
     assert tiny().fetch() == cache / "tiny.npz"
 
 
+def test_a_fetch_is_never_silent(tmp_path, cache, capsys):
+    plugin = tiny(folder(put_files(tmp_path / "right")))
+    plugin.load()
+    line = f"steadynet: fetching tiny into {cache}, as it is not on this machine yet\n"
+    assert capsys.readouterr().err == line
+    plugin.load()
+    assert capsys.readouterr().err == ""
+
+
 def test_sources_are_tried_in_order_until_one_is_right(tmp_path, server, cache, monkeypatch):
     wrong = put_files(tmp_path / "wrong", {**TRUE_ARRAYS, "test_labels": 1 - TRUE_ARRAYS["test_labels"]})
     right = put_files(tmp_path / "right")

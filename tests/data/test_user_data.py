@@ -84,6 +84,10 @@ BAD_ARRAYS = [
     ({"X": np.where(IMAGES == 7, np.nan, 0.5), "y": LABELS}, "not finite"),
     ({"X": np.where(IMAGES == 7, np.inf, 0.5), "y": LABELS}, "not finite"),
     ({"X": IMAGES[:0], "y": LABELS[:0]}, "is empty"),
+    (
+        {"X": np.zeros((10, 8, 6, 3), dtype=np.uint8), "y": LABELS},
+        r"X has its channels last \(height 8, width 6, channels 3\).*numpy.moveaxis\(X, -1, 1\)",
+    ),
     ({"X": IMAGES[:, :0], "y": LABELS}, "is empty"),
     ({"X": IMAGES[:2], "y": LABELS[:2]}, "too few images to hold any out"),
     ({"X": IMAGES, "y": LABELS.astype(object)}, "pickled Python objects"),

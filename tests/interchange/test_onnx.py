@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import time
+import warnings
 
 import numpy as np
 import onnx
@@ -138,6 +140,37 @@ def test_products_of_data_and_missing_files_are_refused(tmp_path):
     (tmp_path / "text.onnx").write_text("no ONNX at all")
     with pytest.raises(UserError, match="not a valid ONNX file"):
         read_onnx(tmp_path / "text.onnx")
+
+
+def test_files_of_other_kinds_are_named(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch itself advises against TorchScript
+        torch.jit.save(torch.jit.script(network), tmp_path / "script.pt")
+    torch.save(network.state_dict(), tmp_path / "weights.pt")
+    with pytest.raises(
+        UserError, match=r"script.pt is a TorchScript file, which is not supported: write the nn.Module"
+    ):
+        read_onnx(tmp_path / "script.pt")
+    with pytest.raises(UserError, match=r"weights.pt is a PyTorch file, not an ONNX file: write the nn.Module"):
+        read_onnx(tmp_path / "weights.pt")
+
+
+@pytest.mark.parametrize(
+    ("domain", "operator", "message"),
+    [
+        ("ai.onnx.ml", "Normalizer", "is a scikit-learn model: operators of ai.onnx.ml are not supported (Normalizer)"),
+        ("com.else", "Odd", "uses operators that are not part of ONNX: those of com.else are not supported (Odd)"),
+    ],
+)
+def test_operators_of_others_are_named(tmp_path, domain, operator, message):
+    entries = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    node = helper.make_node(operator, ["x"], ["y"], domain=domain)
+    graph = helper.make_graph([node], "g", entries[:1], entries[1:])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid(domain, 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "other.onnx")
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_onnx(tmp_path / "other.onnx")
 
 
 def test_external_data_only_from_the_folder(tmp_path):

@@ -134,7 +134,7 @@ def test_recipes_are_shares_of_the_training_and_flags_win():
     assert (settings.schedule, settings.drops) == ("drops", (0.714, 0.857))
     short = resolve({"data": "cifar10", "method": "sabr", "epochs": 16, "hold": 0.0, "lr": 1e-3, "gradient_clip": 0.0})
     assert (short.hold, short.warmup, short.lr, short.gradient_clip) == (0.0, 8.0, 1e-3, 0.0)
-    plain = resolve({"data": "mnist", "method": "nbc"})
+    plain = resolve({"data": "mnist", "method": "nbc", "recipe": "paper"})
     assert (plain.hold, plain.warmup, plain.lr, plain.schedule, plain.initialisation) == (
         0.0,
         0.0,
@@ -142,7 +142,7 @@ def test_recipes_are_shares_of_the_training_and_flags_win():
         "constant",
         "default",
     )
-    stable = resolve({"data": "mnist", "phases": "rs:5 rs+nbc:5"})
+    stable = resolve({"data": "mnist", "phases": "rs:5 rs+nbc:5", "recipe": "paper"})
     assert (stable.warmup, stable.ramp, stable.lr, stable.schedule) == (5.0, "linear", 1e-4, "constant")
     assert [settings.radius_share(epochs) for epochs in (0.0, 1.0, 21.0, 70.0)] == pytest.approx([0, 0, 1, 1])
 
@@ -165,9 +165,9 @@ def test_a_short_certified_training_has_one_cycle_of_a_larger_rate(given, expect
     assert (settings.schedule, settings.lr) == expected
 
 
-def test_other_methods_have_their_rate_for_any_number_of_epochs():
+def test_other_methods_have_the_papers_rate_for_any_number_of_epochs():
     for method in ("nbc", "rs", "madry"):
-        settings = resolve({"data": "cifar10", "method": method, "epochs": 2})
+        settings = resolve({"data": "cifar10", "method": method, "epochs": 2, "recipe": "paper"})
         assert (settings.schedule, settings.lr, settings.initialisation) == ("constant", 1e-5, "default")
 
 

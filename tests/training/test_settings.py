@@ -15,8 +15,8 @@ from steadynet.training.notation import Phase, parse_phases, parse_radius
 from steadynet.training.settings import TrainingSettings, resolve
 
 
-def test_the_defaults_are_the_papers():
-    settings = resolve({})
+def test_the_recipe_paper_is_the_papers():
+    settings = resolve({"recipe": "paper"})
     assert (settings.method, settings.eps, settings.batch_size, settings.lr) == ("nbc", 0.3, 128, 1e-4)
     assert settings.methods["nbc"] == {
         "search": "paper",
@@ -27,7 +27,45 @@ def test_the_defaults_are_the_papers():
         "gamma": "rank-power",
         "step": "sign",
     }
-    assert resolve({"data": "cifar10"}).lr == 1e-5
+    assert settings.schedule == "constant"
+    assert resolve({"data": "cifar10", "recipe": "paper"}).lr == 1e-5
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),  # learning rate, schedule, warm-up
+    [
+        ({}, (2e-3, "one-cycle", 0)),
+        ({"epochs": 199}, (2e-3, "one-cycle", 0)),
+        ({"epochs": 200}, (1e-4, "constant", 0)),
+        ({"data": "cifar10"}, (1e-3, "one-cycle", 0)),
+        ({"data": "cifar10", "model": "C3"}, (5e-4, "one-cycle", 0)),
+        ({"method": "madry"}, (2e-3, "one-cycle", 10)),  # ε rises, or it may learn nothing
+        ({"method": "trades+nbc", "epochs": 4}, (2e-3, "one-cycle", 2)),
+        ({"method": "rs"}, (2e-3, "one-cycle", 10)),
+        ({"method": "madry", "warmup": 3.0}, (2e-3, "one-cycle", 3)),
+        ({"method": "madry", "recipe": "paper"}, (1e-4, "constant", 0)),
+        ({"method": "madry", "init": "runs/first"}, (6e-4, "one-cycle", 0)),
+        ({"phases": "natural:100 madry:100"}, (1e-4, "constant", 0)),
+        # what is given counts, and a given rate is as constant as it always was
+        ({"lr": 1e-3}, (1e-3, "constant", 0)),
+        ({"method": "madry", "lr": 1e-3, "schedule": "one-cycle"}, (1e-3, "one-cycle", 0)),
+        ({"schedule": "one-cycle"}, (2e-3, "one-cycle", 0)),
+        ({"schedule": "constant"}, (1e-4, "constant", 0)),
+        # certified methods have a rule of their own
+        ({"method": "ibp", "epochs": 70}, (5e-4, "drops", 20)),
+    ],
+)
+def test_the_recipe_suits_the_data_the_method_and_the_epochs(values, expected):
+    settings = resolve(values)
+    assert (pytest.approx(settings.lr), settings.schedule, settings.warmup) == expected
+
+
+def test_the_recipe_is_not_written_down_but_what_it_chose_is():
+    for recipe in ("auto", "paper"):
+        config = resolve({"recipe": recipe}).as_config()
+        assert "recipe" not in config
+        assert resolve(config).as_config() == config
+    assert config["lr"] == 1e-4  # also by the recipe auto, which reads a run's own configuration
 
 
 def test_phases_replace_method_and_epochs():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TITLES = {"natural": "trained without NBC (natural)", "nbc": "trained with NBC (nbc)"}
 METHODS = tuple(TITLES)
-TRAINING = {"data": "digits", "model": "M1", "eps": 0.3, "lr": 2e-3, "schedule": "one-cycle"}
+TRAINING = {"data": "digits", "model": "M1", "eps": 0.3}
 RADII, PGD_STEPS = (0.1, 0.2, 0.3), 20
 PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
 

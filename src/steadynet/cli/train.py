@@ -122,14 +122,15 @@ COMMAND = Command(
     summary="train a network",
     description=(
         "Train a network and write it into a run directory. "
-        "Settings that you do not give are those that the authors of the method published for the data set and the "
-        "radius, where they did; otherwise the defaults below. The radius ε is in units of pixel values from 0 to 1. "
+        "Learning rate, schedule and warm-up that you do not give suit the data set, the method and the number of "
+        "epochs. Other settings are those that the authors of the method published for the data set and the radius, "
+        "where they did; otherwise the defaults below. The radius ε is in units of pixel values from 0 to 1. "
         "If you stop it, steadynet train --resume --out RUN continues."
     ),
     usage="--out RUN [--data DATA] [--model MODEL] [--method METHOD] [--eps RADIUS] [options]",
     examples=(
         "steadynet train --method nbc --out runs/first    # on the built-in digits",
-        "steadynet train --data digits --method trades+nbc --eps 0.1 --epochs 10 --lr 2e-3 --out runs/second",
+        "steadynet train --data digits --method trades+nbc --eps 0.1 --epochs 10 --out runs/second",
     ),
     configure=_configure,
     run=_run,

@@ -22,7 +22,7 @@ from steadynet.data.cache import (
     write_arrays,
 )
 from steadynet.data.dataset import Dataset, Images
-from steadynet.data.progress import OnProgress, progress_bar
+from steadynet.data.progress import OnProgress, announce, progress_bar
 from steadynet.data.sources import Folder, Source
 from steadynet.errors import UserError, one_line
 from steadynet.files import disk_errors
@@ -80,7 +80,8 @@ class DatasetPlugin(ABC):
         """Make sure that the data set is on this machine, and verify it.
 
         Args:
-            on_progress: Called while a file is downloaded; a progress bar unless given.
+            on_progress: Called while a file is downloaded. Unless given, a line on stderr says that the data set is
+                fetched, with a progress bar if stderr is a terminal.
 
         Returns:
             The file that holds the data set.
@@ -112,6 +113,8 @@ class DatasetPlugin(ABC):
         with disk_errors(where()):
             where().mkdir(parents=True, exist_ok=True)  # an error here should come before a long download
         failures = []
+        if on_progress is None:
+            announce(f"fetching {self.name} into {where()}, as it is not on this machine yet")
         with nullcontext(on_progress) if on_progress else progress_bar() as progress:
             for source in (Folder(str(by_hand), self.sources[0].decode), *self.sources):
                 try:

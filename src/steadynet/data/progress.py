@@ -1,4 +1,4 @@
-"""Show the progress of a download."""
+"""Show that a data set is fetched, and how far the download is."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ OnProgress = Callable[
 
 def silent(label: str, done: int, total: int | None) -> None:
     """Show nothing."""
+
+
+def announce(line: str) -> None:
+    """Write one line to stderr, so that a long download is never silent, wherever stderr goes."""
+    sys.stderr.write(f"steadynet: {line}\n")
+    sys.stderr.flush()
 
 
 @contextmanager

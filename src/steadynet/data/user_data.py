@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steadynet.data.cache import DamagedError, read_npz
+from steadynet.data.channels import check_channels_first
 from steadynet.data.dataset import Dataset, Images, stratified_split
 from steadynet.errors import UserError, one_line
 
@@ -92,6 +93,7 @@ def checked_images(images: Array, labels: Array, called: str, labels_called: str
         raise UserError(f"{called} holds {len(images)} images but {labels_called} {len(labels)} labels.")
     if images.size == 0:
         raise UserError(f"{called} is empty: its shape is {images.shape}.")
+    check_channels_first(images.shape[1:], called)
     if labels.min() < 0:
         raise UserError(f"{called}: {labels_called} must be 0 or more, but the smallest is {labels.min()}.")
     pixels = _checked_pixels(images, called)

@@ -197,7 +197,7 @@ def _check_verification(cell: Cell, place: str) -> None:
 
 def _settings(grid: Grid, model: str, method: str, seed: int) -> dict[str, Any]:
     """Return the settings of a cell's training, without those of parts that the method does not use."""
-    settings = grid.layered("training", model, method)
+    settings = {"recipe": "paper"} | grid.layered("training", model, method)
     epochs = settings.pop("epochs", 20)
     if not fits(epochs, int) or epochs < 1:
         raise UserError(f"epochs = {epochs!r} must be a whole number above 0")

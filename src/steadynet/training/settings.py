@@ -15,6 +15,7 @@ from steadynet.objectives.l1 import L1Penalty
 from steadynet.plugins import fits, make, requirement, setting, settings_of
 from steadynet.training.given_settings import GivenSettings, Table
 from steadynet.training.notation import Phase, parse_phases, parse_radius
+from steadynet.training.recipes import recipe_that_works
 from steadynet.training.schedules import radius_share
 
 # The settings that a method's recipe chooses unless the user does.
@@ -39,15 +40,19 @@ class TrainingSettings:
     epochs: int = setting(20, "passes over the training data")
     phases: str | None = setting(None, "several methods in turn, instead of method and epochs: 'rs:200 rs+nbc:200'")
     batch_size: int = setting(128, "images per step")
+    recipe: Literal["auto", "paper"] = setting(
+        "auto",
+        "how to choose lr, schedule and warmup if you do not: auto suits the data set, the method and the number of "
+        "epochs; paper is what the paper does, lr 1e-4 throughout, 1e-5 on CIFAR-10",
+    )
     lr: float | None = setting(
         None,
-        "learning rate of Adam (default: 1e-4, or 1e-5 on CIFAR-10; certified methods: 5e-4 as published, 2e-3 with "
-        "one-cycle)",
+        "learning rate of Adam (default: what the recipe says; if you give it, the recipe is the paper's)",
     )
     schedule: Literal["constant", "one-cycle", "drops"] | None = setting(
         None,
-        "how the learning rate changes (default: constant; certified methods: drops as published, or one-cycle for "
-        "fewer than 35 epochs, 80 on CIFAR-10)",
+        "how the learning rate changes (default: what the recipe says; constant if you give lr; certified methods: "
+        "drops as published, or one-cycle for fewer than 35 epochs, 80 on CIFAR-10)",
     )
     drops: tuple[float, ...] | None = setting(
         None, "for schedule 'drops': after each of these shares of the training, the learning rate falls to a fifth"
@@ -58,7 +63,8 @@ class TrainingSettings:
     )
     warmup: float | None = setting(
         None,
-        "epochs over which ε rises from 0 (default: 0; half for rs; 20/70 for certified methods, half on CIFAR-10)",
+        "epochs over which ε rises from 0 (default: what the recipe says; if you give lr: 0, half for rs, 20/70 for "
+        "certified methods, half on CIFAR-10)",
     )
     ramp: Literal["linear", "smooth"] | None = setting(
         None,
@@ -128,7 +134,7 @@ class TrainingSettings:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate: the one given, otherwise the paper's."""
+        """The learning rate: the one given or chosen, otherwise the paper's."""
         return self.lr if self.lr is not None else (1e-5 if self.data == "cifar10" else 1e-4)
 
     def radius_share(self, epochs_done: float) -> float:
@@ -136,7 +142,7 @@ class TrainingSettings:
         return radius_share(epochs_done, self.hold or 0.0, self.warmup or 0.0, self.ramp or "linear")
 
     def with_recipe(self) -> TrainingSettings:
-        """Return these settings with every missing one chosen as the authors of the first phase's method do.
+        """Return these settings with every missing one chosen by the recipe of the first phase's method.
 
         Recipes give ``hold`` and ``warmup`` as shares of the training. Here they become numbers of epochs.
         """
@@ -160,7 +166,13 @@ class TrainingSettings:
 
     def _recipe(self) -> objectives.Recipe:
         main = objectives.parts_of(self.plan[0].method, self.sources)[0]
-        return objectives.named(main, self.sources).recipe(self.data, self.eps)
+        method = objectives.named(main, self.sources)
+        published = method.recipe(self.data, self.eps)
+        if self.recipe == "paper" or self.lr is not None or self.schedule not in (None, "one-cycle"):
+            return published
+        return recipe_that_works(
+            published, method, self.total_epochs, data=self.data, model=self.model, is_fine_tuning=self.init is not None
+        )
 
     def objective(self, method: str) -> objectives.Objective:
         """Build the objective of one phase, with an L1 term if the settings ask for one and the method has none."""
@@ -173,7 +185,7 @@ class TrainingSettings:
     def as_config(self) -> dict[str, Any]:
         """Return the settings as ``config.toml`` holds them. Those that are None are left out: TOML has no None."""
         values = dataclasses.asdict(self)
-        del values["sources"]
+        del values["sources"], values["recipe"]  # the settings hold what the recipe chose
         if self.phases is not None:
             del values["method"], values["epochs"]  # the phases say both
         values["methods"] = {
@@ -205,7 +217,7 @@ def resolve(values: Table | GivenSettings, sources: Path | None = None) -> Train
 
     >>> settings = resolve({"method": "trades+nbc", "eps": "8/255", "beta": 2.0})
     >>> round(settings.eps, 4), settings.lr, settings.methods["nbc"]["beta"]
-    (0.0314, 0.0001, 2.0)
+    (0.0314, 0.002, 2.0)
     """
     given = values if isinstance(values, GivenSettings) else GivenSettings.parse(values)
     if given.values.get("phases") is not None and not given.values.keys().isdisjoint({"method", "epochs"}):

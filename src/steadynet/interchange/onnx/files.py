@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from steadynet.graph.operations import Shape
 
 MAX_FILE_SIZE = 2**30  # bytes, with external data
 DOMAINS = ("", "ai.onnx")
+MACHINE_LEARNING = "ai.onnx.ml"  # trees, encoders and the like, which exporters of scikit-learn use
+EXPORT = "write the nn.Module that it was made from as ONNX (torch.onnx.export)"
 
 
 class UnsupportedError(Exception):
@@ -34,6 +38,8 @@ def load_model(path: Path) -> onnx.ModelProto:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
+    if pytorch := _described_pytorch_file(content, path):
+        raise UserError(pytorch)
     try:
         model = onnx.ModelProto.FromString(content)
         _load_external_data(model, path)
@@ -42,9 +48,38 @@ def load_model(path: Path) -> onnx.ModelProto:
         raise
     except Exception as error:  # protobuf, the checker and numpy have no common error
         raise UserError(f"{path} is not a valid ONNX file: {one_line(error)}") from error
-    if model.functions or any(node.domain not in DOMAINS for node in model.graph.node):
-        raise UserError(f"{path} uses operators that are not part of ONNX")
+    if foreign := _foreign_operators(model):
+        raise UserError(f"{path} {foreign}")
     return model
+
+
+def _foreign_operators(model: onnx.ModelProto) -> str:
+    """Say which operators outside the standard a model uses; an empty text if there are none."""
+    nodes = [node for node in model.graph.node if node.domain not in DOMAINS]
+    names = ", ".join(dict.fromkeys(node.op_type for node in nodes))[:200]
+    if any(node.domain == MACHINE_LEARNING for node in nodes):
+        return f"is a scikit-learn model: operators of {MACHINE_LEARNING} are not supported ({names})"
+    if nodes:
+        domains = ", ".join(dict.fromkeys(node.domain for node in nodes))[:100]
+        return f"uses operators that are not part of ONNX: those of {domains} are not supported ({names})"
+    if model.functions:
+        names = ", ".join(function.name for function in model.functions)[:200]
+        return f"has functions of its own, which are not part of ONNX ({names}): export it without functions"
+    return ""
+
+
+def _described_pytorch_file(content: bytes, path: Path) -> str:
+    """Say what a file of PyTorch is and what to do; an empty text if it is none."""
+    try:
+        names = zipfile.ZipFile(io.BytesIO(content)).namelist()
+    except zipfile.BadZipFile:
+        return ""
+    parts = {tuple(name.split("/")[1:2]) for name in names}
+    if ("data.pkl",) not in parts:
+        return ""
+    if ("code",) in parts:
+        return f"{path} is a TorchScript file, which is not supported: {EXPORT}"
+    return f"{path} is a PyTorch file, not an ONNX file: {EXPORT}"
 
 
 def opset_of(model: onnx.ModelProto) -> int:
