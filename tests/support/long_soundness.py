@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import soundness
 from steadynet.errors import UserError
 from steadynet.verification.properties import Verdict
-from steadynet.verification.search import input_splitting, pipeline
+from steadynet.verification.search import input_splitting, pipeline, program_splitting
 from steadynet.verification.self_test.families import FAMILIES
 from steadynet.verification.self_test.known import Outcome
 from steadynet.verification.self_test.run import SelfTest
@@ -40,7 +40,7 @@ class Part:
     """A piece of work for one process: a self-test, or random networks if there is no ``verifier``.
 
     With ``halve``, boxes are halved whatever the network; with ``straight``, the search goes straight to the condensed
-    networks. Most random networks would be decided before.
+    networks; with ``programs``, straight to linear programs. Most random networks would be decided before.
     """
 
     first: int
@@ -49,6 +49,7 @@ class Part:
     family: str = ""
     halve: bool = False
     straight: bool = False
+    programs: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,10 @@ def self_test(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tup
 def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
     """Decide random networks by both verifiers. A complaint counts as wrong for each of them."""
     decided, undecided, wrong, lines = Counter[str](), Counter[str](), Counter[str](), list[str]()
-    usual = input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK
+    usual = input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK, program_splitting.FIRST
     input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual[0]
-    pipeline.FIRST_LOOK = 0 if part.straight else usual[1]
+    pipeline.FIRST_LOOK = 0 if part.straight or part.programs else usual[1]
+    program_splitting.FIRST = 0 if part.programs else 10**9 if part.straight else usual[2]
     for seed in range(part.first, part.first + part.networks):
         case = soundness.make(seed)
         results, complaints = soundness.check(case, soundness.verifiers(), in_time=False)  # the machine may be busy
@@ -110,7 +112,7 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
             undecided[name] += len(found) - sum(found)
             wrong[name] += bool(complaints)
         lines += [f"random network {seed} ({case.kind}): {line}" for line in complaints]
-    input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK = usual
+    input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK, program_splitting.FIRST = usual
     return decided, undecided, wrong, tuple(lines)
 
 
@@ -131,6 +133,7 @@ def planned(networks: int, random: int, others: int) -> list[Part]:
     for first in range(0, half, CHUNK):
         parts.append(Part(random + first, min(CHUNK, half - first), halve=True))
         parts.append(Part(random + half + first, min(CHUNK, half - first), straight=True))
+        parts.append(Part(random + 2 * half + first, min(CHUNK, half - first), programs=True))
     return parts
 
 
@@ -148,7 +151,7 @@ def main() -> int:
     parser.add_argument(
         "--networks", type=int, default=40, help="networks of each kind in the self-test; a fourth for milp"
     )
-    parser.add_argument("--random", type=int, default=2002, help="random networks; half as many with halved boxes")
+    parser.add_argument("--random", type=int, default=2002, help="random networks; half as many for each other way")
     parser.add_argument("--others", type=int, default=2, help="networks of each kind for other verifiers")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()

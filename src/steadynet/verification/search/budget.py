@@ -19,6 +19,7 @@ class Budget:
         memory: bytes per backward pass.
         now: the clock that counts the seconds.
         condense: whether ReLUs are split on condensed networks.
+        programs: whether linear programs bound the subproblems of small networks.
     """
 
     timeout: float
@@ -28,3 +29,4 @@ class Budget:
     memory: int
     now: Callable[[], float] = time.perf_counter
     condense: bool = True
+    programs: bool = True

@@ -48,11 +48,16 @@ def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
     """
     if state.batch.budget.condense:
         for index in sorted(decisions.open):
-            network = _condensed(state, index, decisions.out_of_time([index]))
-            decisions.charge([index])
-            if network is not None and index in decisions.open:
-                _CondensedSplitting(state, decisions, index, network).run()
+            search_condensed(state, decisions, index)
     return split_relus(state, decisions) if decisions.open else state
+
+
+def search_condensed(state: SearchState, decisions: Decisions, index: int, limit: int | None = None) -> None:
+    """Split the ReLUs of one property on its condensed network, if that is small, up to so many subproblems."""
+    network = _condensed(state, index, decisions.out_of_time([index]))
+    decisions.charge([index])
+    if network is not None and index in decisions.open:
+        _CondensedSplitting(state, decisions, index, network).run(limit)
 
 
 def _condensed(state: SearchState, index: int, out_of_time: Callable[[], bool]) -> CondensedNetwork | None:
@@ -127,10 +132,13 @@ class _CondensedSplitting:
             self.pushed += 1
             heapq.heappush(self.open, (-torch.inf if crowded else part.lower, -self.pushed, part))
 
-    def run(self) -> None:
-        """Bound and split batch after batch."""
+    def run(self, limit: int | None = None) -> None:
+        """Bound and split batch after batch, until the property is decided or has had ``limit`` subproblems."""
         budget, decisions = self.state.batch.budget, self.decisions
+        last = None if limit is None else decisions.subproblems[self.index] + limit
         while self.index in decisions.open and self.open:
+            if last is not None and decisions.subproblems[self.index] >= last:
+                return
             batch = [heapq.heappop(self.open)[2] for _ in range(min(budget.batch, len(self.open)))]
             decisions.subproblems[self.index] += len(batch)
             self._branch(batch)

@@ -15,6 +15,7 @@ from steadynet.verification.search.condensed_splitting import split_condensed
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.input_splitting import split_inputs
 from steadynet.verification.search.milp_attack import attack_by_milp
+from steadynet.verification.search.program_splitting import split_by_programs
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 from steadynet.verification.search.relu_splitting import split_relus
 from steadynet.verification.search.root_bounds import (
@@ -43,6 +44,7 @@ STAGES: tuple[Stage, ...] = (
     attack_by_milp,  # small networks: a mixed-integer program looks for thin counterexamples
     refine_inner_bounds,
     optimise_slopes,
+    split_by_programs,  # small networks: subproblems are bounded by linear programs, for a share of the time
     split_condensed,  # complete: until everything is decided, or out of time
 )
 

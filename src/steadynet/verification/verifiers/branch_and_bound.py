@@ -35,6 +35,7 @@ class BranchAndBound(Verifier):
     group: int | None = setting(None, "properties bounded together (default: chosen by the network's size)")
     memory: int = setting(512, "MiB that a backward pass may take")
     condense: bool = setting(True, "split ReLUs on a smaller network, in which stable ReLUs are substituted away")
+    programs: bool = setting(True, "bound the subproblems of small networks by linear programs")
     arithmetic: Literal["float32", "exact"] = setting(
         "float32", "what a proof holds for: the network run in float32 with sums in any order, or exact arithmetic"
     )
@@ -46,7 +47,9 @@ class BranchAndBound(Verifier):
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide the properties group by group; a group that crashes is tried again one property at a time."""
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
-        budget = Budget(self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense)
+        budget = Budget(
+            self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense, self.programs
+        )
         if properties.images.device.type == "cpu":
             keep_freed_memory()
         parameters = [parameter.requires_grad for parameter in properties.network.parameters()]
