@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from steadynet.attacks.region import InputRegion
     from steadynet.bounds.crown import crown_bounds
+    from steadynet.errors import UserError
     from steadynet.objectives.nbc import NBC
     from steadynet.runs.evaluation import evaluate
     from steadynet.runs.trained import load_trained
     from steadynet.training.loop import train
     from steadynet.training.settings import resolve
     from steadynet.verification.properties import Result, Verdict
+    from steadynet.verification.results import Results
     from steadynet.verification.verify import verify
 
 __version__ = "0.1.0"
@@ -27,6 +29,8 @@ __all__ = [
     "NBC",
     "InputRegion",
     "Result",
+    "Results",
+    "UserError",
     "Verdict",
     "crown_bounds",
     "evaluate",
@@ -41,6 +45,8 @@ _DEFINED_IN = {
     "NBC": "steadynet.objectives.nbc",
     "InputRegion": "steadynet.attacks.region",
     "Result": "steadynet.verification.properties",
+    "Results": "steadynet.verification.results",
+    "UserError": "steadynet.errors",
     "Verdict": "steadynet.verification.properties",
     "crown_bounds": "steadynet.bounds.crown",
     "evaluate": "steadynet.runs.evaluation",

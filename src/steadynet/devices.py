@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 
 from steadynet.errors import UserError
 
@@ -33,6 +34,12 @@ def pick_device(name: str, among: Sequence[str] = ("cuda", "mps", "cpu")) -> tor
     if not there[name]:
         raise UserError(f"device {name} is not available on this machine")
     return torch.device(name)
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device that a network is on: that of its first weight, and the CPU if it has none."""
+    weights = (*network.parameters(), *network.buffers())
+    return weights[0].device if weights else torch.device("cpu")
 
 
 @contextmanager

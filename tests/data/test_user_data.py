@@ -116,7 +116,7 @@ def test_bad_arrays_are_one_clear_line(tmp_path, arrays, message):
         ("nowhere.npz", "there is no file nowhere.npz"),
         ("some/where", "there is no file some"),
         ("own.csv", "there is no file own.csv"),
-        (".", "not an .npz file"),
+        (".", "holds no pictures"),
         (42, "int is not a data set.*needs train and test"),
         (None, "is not a data set"),
     ],
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_npz(tmp_path, content):
     with pytest.raises(UserError, match=r"is not an \.npz file"):
         load(tmp_path / "own.npz")
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(UserError, match="is a folder"):
+    with pytest.raises(UserError, match="holds no pictures"):
         load(tmp_path / "folder.npz")
 
 

@@ -70,6 +70,29 @@ def add_run(parser: Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="the directory of a finished run: what you gave as --out to train")
 
 
+def add_network(parser: Parser, run_flag: str = "--out") -> None:
+    """Add the arguments that name a network: a run, or a network that was trained elsewhere.
+
+    Args:
+        parser: The parser of the command.
+        run_flag: The flag for the run directory of a network that was trained elsewhere.
+    """
+    parser.add_argument(
+        "run",
+        metavar="NETWORK",
+        help="a run directory (what you gave as --out to train), an ONNX file, or file.py:factory with --weights",
+    )
+    group = parser.add_argument_group("networks that were trained elsewhere")
+    group.add_argument("--weights", metavar="FILE", help="the weights for file.py:factory, as .pt or .safetensors")
+    group.add_argument(
+        "--mean", type=float, nargs="+", metavar="M", help="normalise images before the network: mean of each channel"
+    )
+    group.add_argument("--std", type=float, nargs="+", metavar="S", help="standard deviation of each channel, likewise")
+    group.add_argument(
+        run_flag, dest="imported_run", metavar="RUN", help="the run directory to make of it (default: runs/NAME)"
+    )
+
+
 def add_radii(parser: Parser) -> None:
     """Add the flag for the radii of the perturbation."""
     parser.add_argument(
@@ -82,7 +105,11 @@ def add_radii(parser: Parser) -> None:
 
 def add_data(parser: Parser) -> None:
     """Add the flag for another data set than the run's own."""
-    parser.add_argument("--data", metavar="DATA", help="take the test images of this data set instead of the run's own")
+    parser.add_argument(
+        "--data",
+        metavar="DATA",
+        help="take the test images of this data set (a name, an .npz file, a folder of pictures), not the run's own",
+    )
 
 
 def add_device(parser: Parser, what: str) -> None:

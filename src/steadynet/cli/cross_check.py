@@ -101,7 +101,7 @@ COMMAND = Command(
         "Put the same properties of a trained network through several verifiers and compare their verdicts and times. "
         "If one refutes what another proves, the evidence is kept in the run directory and the exit code is 1."
     ),
-    usage="RUN [--verifiers NAME ...] [--eps RADIUS ...] [--per-class N] [options]",
+    usage="NETWORK [--verifiers NAME ...] [--eps RADIUS ...] [--per-class N] [options]",
     examples=(
         "steadynet cross-check runs/first --eps 0.05 --per-class 1",
         "steadynet cross-check runs/first --verifiers branch_and_bound milp --eps 0.05 --per-class 1 --timeout 60",

@@ -12,20 +12,21 @@ from steadynet.cli.command import (
     add_data,
     add_device,
     add_json,
+    add_network,
     add_radii,
-    add_run,
     add_threads,
     positive_integer,
     use_threads,
 )
 from steadynet.cli.parsing import Parser
+from steadynet.cli.selection import chosen_radii, open_network, test_data
 
 if TYPE_CHECKING:
     from steadynet.runs.evaluation import Evaluation
 
 
 def _configure(parser: Parser) -> None:
-    add_run(parser)
+    add_network(parser)
     add_radii(parser)
     parser.add_argument(
         "--pgd-steps", type=positive_integer, default=100, metavar="N", help="steps of the PGD attack (default: 100)"
@@ -49,20 +50,15 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     import torch
 
-    from steadynet import data
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.devices import DEVICES, full_precision, pick_device
-    from steadynet.networks import check_classifies
     from steadynet.runs.evaluation import evaluate, write_evaluation
-    from steadynet.runs.trained import load_trained
-    from steadynet.training.notation import parse_radius
 
     use_threads(arguments)
     device = pick_device(arguments.device, DEVICES)
-    trained = load_trained(arguments.run)
-    radii = [parse_radius(text) for text in arguments.eps or [trained.config.eps]]
-    dataset = data.load(arguments.data) if arguments.data else trained.data()
-    check_classifies(trained.network, dataset.image_shape, dataset.class_count)
+    trained = open_network(arguments)
+    radii = chosen_radii(arguments, trained)
+    _, dataset = test_data(arguments, trained)
     images = dataset.test.subset(torch.arange(min(arguments.images or len(dataset.test), len(dataset.test))))
     torch.manual_seed(0)
     with progress_bar() as progress, full_precision(device):
@@ -101,7 +97,7 @@ COMMAND = Command(
         "Measure the accuracy of a trained network on test images, its accuracy under the PGD attack, and the "
         "share of its neurons that are stable. Nothing is proved; that is what verify is for."
     ),
-    usage="RUN [--eps RADIUS ...] [options]",
+    usage="NETWORK [--eps RADIUS ...] [options]",
     examples=(
         "steadynet evaluate runs/first --eps 0.1 0.2 0.3",
         "steadynet evaluate runs/first --eps 0.1 --images 100 --pgd-steps 20    # quicker and rougher",

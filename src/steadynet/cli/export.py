@@ -23,7 +23,7 @@ An earlier export in DIR is replaced. A folder with other files is left alone.
 
 
 def _configure(parser: Parser) -> None:
-    add_selection(parser)
+    add_selection(parser, run_flag="--run-out")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder to write")
     parser.add_argument(
         "--timeout",
@@ -73,7 +73,7 @@ COMMAND = Command(
     description=(
         "Write a trained network as an ONNX file and its robustness properties as VNN-LIB files, for other verifiers."
     ),
-    usage="RUN --out DIR [--eps RADIUS ...] [--per-class N] [options]",
+    usage="NETWORK --out DIR [--eps RADIUS ...] [--per-class N] [options]",
     examples=("steadynet export runs/first --eps 0.1 --per-class 10 --out exported",),
     configure=_configure,
     run=_run,

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import add_data, add_radii, add_run, positive_integer
+from steadynet.cli.command import add_data, add_network, add_radii, positive_integer
 from steadynet.cli.parsing import Parser
+from steadynet.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from steadynet.data import Dataset
     from steadynet.runs.trained import TrainedNetwork
+
+
+IMPORTED = "imported"  # the method that the configuration of a network from elsewhere names
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +40,9 @@ class Selection:
     radii: list[float]
 
 
-def add_selection(parser: Parser) -> None:
-    """Add the arguments that :func:`select` reads."""
-    add_run(parser)
+def add_selection(parser: Parser, run_flag: str = "--out") -> None:
+    """Add the arguments that :func:`select` reads; ``run_flag`` is for networks that were trained elsewhere."""
+    add_network(parser, run_flag)
     add_radii(parser)
     parser.add_argument(
         "--per-class",
@@ -50,15 +55,63 @@ def add_selection(parser: Parser) -> None:
 
 
 def select(arguments: argparse.Namespace) -> Selection:
-    """Load the run and pick the first test images of each class."""
-    from steadynet import data
-    from steadynet.networks import check_classifies
+    """Load the network and pick the first test images of each class."""
+    trained = open_network(arguments)
+    radii = chosen_radii(arguments, trained)
+    name, dataset = test_data(arguments, trained)
+    foreign = trained.config.method == IMPORTED
+    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count, at_most=foreign)
+    return Selection(trained, dataset, name, index, radii)
+
+
+def open_network(arguments: argparse.Namespace) -> TrainedNetwork:
+    """Load the network of a run, or import one that was trained elsewhere.
+
+    Raises:
+        UserError: There is no such network, or it does not fit the data.
+    """
+    from steadynet.runs.imported import ForeignNetwork, import_network, is_foreign
     from steadynet.runs.trained import load_trained
+
+    if not is_foreign(arguments.run):
+        for name in ("weights", "mean", "std", "imported_run"):
+            if getattr(arguments, name) is not None:
+                flag = name.replace("imported_run", "out")
+                raise UserError(f"--{flag} is for networks that were trained elsewhere, and {arguments.run} is none")
+        if Path(arguments.run).is_file():
+            raise UserError(f"{arguments.run} is no network: give a run directory, an ONNX file, or file.py:factory")
+        return load_trained(arguments.run)
+    if not arguments.data:
+        raise UserError(f"say which images to test {arguments.run} with: --data DATA, such as images.npz or a folder")
+    mean, std = (None if given is None else tuple(given) for given in (arguments.mean, arguments.std))
+    return import_network(
+        ForeignNetwork(arguments.run, arguments.weights, mean, std), arguments.data, arguments.imported_run
+    )
+
+
+def chosen_radii(arguments: argparse.Namespace, trained: TrainedNetwork) -> list[float]:
+    """Return the radii that the user gave, each once, or the one that the run was trained for."""
     from steadynet.training.notation import parse_radius
 
-    trained = load_trained(arguments.run)
-    radii = list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config.eps]))
-    dataset = data.load(arguments.data) if arguments.data else trained.data()
+    if not arguments.eps and not trained.config.eps > 0:
+        raise UserError(f"{arguments.run} was not trained here: give the radii, such as --eps 0.01 or --eps 2/255")
+    return list(dict.fromkeys(parse_radius(text) for text in arguments.eps or [trained.config.eps]))
+
+
+def test_data(arguments: argparse.Namespace, trained: TrainedNetwork) -> tuple[str, Dataset]:
+    """Load the data set to test with. Its name says where it is from.
+
+    All images of a user's own file test a network that was trained elsewhere. A run that was trained here may have seen
+    four fifths of them.
+    """
+    from steadynet import data
+    from steadynet.networks import check_classifies
+
+    foreign = trained.config.method == IMPORTED
+    name = arguments.data or trained.config.data
+    name = data.only_tests(name) if foreign else name
+    dataset = data.load(name)
+    if foreign and dataset.class_count < trained.config.input.classes:
+        dataset = replace(dataset, classes=tuple(str(label) for label in range(trained.config.input.classes)))
     check_classifies(trained.network, dataset.image_shape, dataset.class_count)
-    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count)
-    return Selection(trained, dataset, arguments.data or trained.config.data, index, radii)
+    return name, dataset

@@ -35,7 +35,7 @@ def _configure(parser: Parser) -> None:
     parser.add_argument(
         "--network",
         metavar="NAME=ONNX",
-        help="verify this ONNX network instead of a run; then RUN is a VNN-LIB file with the property",
+        help="verify this ONNX network instead; then NETWORK is a VNN-LIB file with the property",
     )
     add_verifier_settings(parser)
 
@@ -120,10 +120,11 @@ COMMAND = Command(
         "one that it gets wrong (a counterexample). Verdicts and counterexamples are written into the run directory. "
         "If you stop it, run the same command again to continue."
     ),
-    usage="RUN [--eps RADIUS ...] [--per-class N] [--timeout SECONDS] [options]",
+    usage="NETWORK [--eps RADIUS ...] [--per-class N] [--timeout SECONDS] [options]",
     examples=(
         "steadynet verify runs/first --eps 0.1 --timeout 10",
         "steadynet verify runs/first --eps 0.05 0.1 --per-class 2 --verifier milp    # another verifier",
+        "steadynet verify net.onnx --data images.npz --eps 2/255                     # a network from elsewhere",
     ),
     configure=_configure,
     run=_run,

@@ -12,7 +12,21 @@ from steadynet.data.cache import where
 from steadynet.data.dataset import Dataset, Images, batch_count, batches
 from steadynet.errors import UnknownNameError, UserError
 
-__all__ = ["Dataset", "DatasetPlugin", "Images", "available", "batch_count", "batches", "load", "own_file", "where"]
+__all__ = [
+    "Dataset",
+    "DatasetPlugin",
+    "Images",
+    "available",
+    "batch_count",
+    "batches",
+    "load",
+    "only_tests",
+    "own_file",
+    "where",
+]
+
+OWN_FILES = (".npz", ".npy")
+ALL_TESTS = "all:"  # before the path of a user's data
 
 
 def available() -> dict[str, type[DatasetPlugin]]:
@@ -28,8 +42,9 @@ def load(source: object) -> Dataset:
     """Load a data set.
 
     Args:
-        source: The name of a data set, the path of an ``.npz`` file, a :class:`DatasetPlugin`, or an object with
-            ``train``, ``test`` (each with ``images`` and ``labels``) and ``classes``.
+        source: The name of a data set; the path of an ``.npz`` file, of an ``.npy`` file or of a folder of pictures; a
+            :class:`DatasetPlugin`; or an object with ``train``, ``test`` (each with ``images`` and ``labels``) and
+            ``classes``. With ``all:`` before a path, all its images are test images.
 
     Returns:
         The data set.
@@ -50,21 +65,32 @@ def load(source: object) -> Dataset:
     known = available()
     if text in known:
         return known[text]().load()
-    path = Path(text).expanduser()
-    if own_file(text):
-        return user_data.load_npz(path)
+    path = Path(text.removeprefix(ALL_TESTS)).expanduser()
+    if path.suffix in OWN_FILES or (text and path.is_dir()):
+        return user_data.load_own(path, all_are_tests=text.startswith(ALL_TESTS))
     if text and path.exists():
-        raise UserError(f"{path} is not an .npz file: a data set of your own is one .npz file of arrays X and y.")
+        raise UserError(
+            f"{path} is no data set: give an .npz file of arrays X and y, an .npy file, or a folder of pictures."
+        )
     if isinstance(source, os.PathLike) or path.suffix or len(path.parts) > 1:
         raise UserError(f"there is no file {path}.")
     raise UnknownNameError("data set", text, known)
 
 
+def only_tests(source: str) -> str:
+    """Return how to write a user's own file or folder so that :func:`load` makes a test set of all its images.
+
+    >>> only_tests("mine.npz"), only_tests("mnist")
+    ('all:mine.npz', 'mnist')
+    """
+    return source if source in available() or source.startswith(ALL_TESTS) else f"{ALL_TESTS}{source}"
+
+
 def own_file(source: str) -> Path | None:
-    """Return the path of a user's ``.npz`` file, or None if ``source`` is the name of a data set.
+    """Return the path of a user's ``.npz`` or ``.npy`` file, or None if ``source`` is the name of a data set.
 
     >>> own_file("digits"), str(own_file("mine.npz"))
     (None, 'mine.npz')
     """
-    path = Path(source).expanduser()
-    return path if path.suffix == ".npz" else None
+    path = Path(source.removeprefix(ALL_TESTS)).expanduser()
+    return path if path.suffix in OWN_FILES else None

@@ -27,6 +27,9 @@ class Images:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return f"Images({len(self)} images of shape {tuple(self.images.shape[1:])})"
+
     def pixels(self, index: slice | Tensor = slice(None)) -> Tensor:
         """Return images as float32 in [0, 1].
 
@@ -43,12 +46,13 @@ class Images:
         """Return the images at these indices, in this order."""
         return Images(self.images[index], self.labels[index])
 
-    def first_of_each_class(self, count: int, class_count: int | None = None) -> Tensor:
+    def first_of_each_class(self, count: int, class_count: int | None = None, at_most: bool = False) -> Tensor:
         """Return the indices of the first images of each class: the first of every class, then the second, and so on.
 
         Args:
             count: How many images of each class.
             class_count: How many classes there are; unless given, the largest label tells.
+            at_most: Take all images of a class that has fewer.
 
         Raises:
             UserError: A class has fewer images.
@@ -61,6 +65,9 @@ class Images:
         if class_count is None:
             class_count = int(self.labels.max()) + 1 if len(self) else 0
         found = [torch.nonzero(self.labels == label).flatten()[:count] for label in range(class_count)]
+        if at_most:
+            order = torch.cat([torch.arange(len(index)) for index in found] or [torch.empty(0)]).argsort(stable=True)
+            return torch.cat([*found, torch.empty(0, dtype=torch.int64)])[order]
         for label, index in enumerate(found):
             if len(index) < count:
                 raise UserError(f"class {label} has only {len(index)} images, but {count} of each class are asked for.")
@@ -85,10 +92,17 @@ class Dataset:
     classes: tuple[str, ...]
     augment: bool = False
 
+    def __repr__(self) -> str:
+        shown = "x".join(map(str, self.image_shape))
+        return (
+            f"Dataset({self.name!r}: {len(self.train)} training and {len(self.test)} test images of {shown}, "
+            f"{self.class_count} classes)"
+        )
+
     @property
     def image_shape(self) -> tuple[int, ...]:
         """The shape of one image: (C, H, W), or (D,) for flat features."""
-        return tuple(self.train.images.shape[1:])
+        return tuple(self.test.images.shape[1:])
 
     @property
     def class_count(self) -> int:

@@ -1,4 +1,4 @@
-"""A user's own data, from an ``.npz`` file or an object, checked before anything else uses it."""
+"""A user's own data, from files or an object, checked before anything else uses it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from steadynet.data.cache import DamagedError, read_npz
 from steadynet.data.channels import check_channels_first
 from steadynet.data.dataset import Dataset, Images, stratified_split
+from steadynet.data.picture_folder import LabelledArrays, read_folder, read_npy
+from steadynet.data.samples import collect_samples, yields_samples
 from steadynet.errors import UserError, one_line
 
 Array = NDArray[Any]
@@ -23,42 +25,65 @@ HELD_OUT = 0.2  # the share of each class that becomes the test set, if the file
 HOLD_OUT_SEED = 0
 
 
-def load_npz(path: Path) -> Dataset:
-    """Load a data set from an ``.npz`` file.
+def load_own(path: Path, all_are_tests: bool = False) -> Dataset:
+    """Load a user's own data set.
 
     Args:
-        path: The file. It holds the arrays X_train, y_train, X_test and y_test; or X and y, of which a fifth of each
-            class becomes the test set.
+        path: An ``.npz`` file with the arrays X_train, y_train, X_test and y_test, or with X and y; an ``.npy`` file
+            with its labels beside it; or a folder of pictures (:mod:`steadynet.data.picture_folder`).
+        all_are_tests: Make a test set of all images that do not say what they are for. Otherwise a fifth of each class
+            becomes the test set, and the rest is for training.
 
     Raises:
         UserError: The file cannot be read, or an array breaks a rule.
     """
+    if path.is_dir():
+        return _undivided(read_folder(path), path, "pictures", "labels", all_are_tests)
+    if path.suffix == ".npy" and path.exists():
+        return _undivided(read_npy(path), path, "images", "labels", all_are_tests)
     arrays = _read(path)
     if all(name in arrays for name in SPLIT):
         train = checked_images(arrays["X_train"], arrays["y_train"], f"{path}: X_train", "y_train")
         test = checked_images(arrays["X_test"], arrays["y_test"], f"{path}: X_test", "y_test")
-    elif all(name in arrays for name in WHOLE):
-        whole = checked_images(arrays["X"], arrays["y"], f"{path}: X", "y")
-        kept, held_out = stratified_split(whole.labels, HELD_OUT, HOLD_OUT_SEED)
-        train, test = whole.subset(kept), whole.subset(held_out)
-    else:
-        found = ", ".join(arrays) or "none"
-        raise UserError(f"{path} needs arrays X and y, or X_train, y_train, X_test and y_test; it has {found}.")
-    class_count = int(train.labels.max()) + 1
-    check_sets(train, test, class_count, str(path))
-    return Dataset(path.stem, train, test, tuple(str(label) for label in range(class_count)))
+        class_count = int(train.labels.max()) + 1
+        check_sets(train, test, class_count, str(path))
+        return Dataset(path.stem, train, test, tuple(str(label) for label in range(class_count)))
+    if all(name in arrays for name in WHOLE):
+        return _undivided(LabelledArrays(arrays["X"], arrays["y"]), path, *WHOLE, all_are_tests)
+    found = ", ".join(arrays) or "none"
+    raise UserError(f"{path} needs arrays X and y, or X_train, y_train, X_test and y_test; it has {found}.")
+
+
+def _undivided(
+    arrays: LabelledArrays, path: Path, images_called: str, labels_called: str, all_are_tests: bool
+) -> Dataset:
+    """Make a data set of images that are not divided into training and test images."""
+    whole = checked_images(arrays.images, arrays.labels, f"{path}: {images_called}", labels_called)
+    classes = arrays.classes or tuple(str(label) for label in range(int(whole.labels.max()) + 1))
+    if all_are_tests:
+        return Dataset(path.stem, whole.subset(torch.arange(0)), whole, classes)
+    kept, held_out = stratified_split(whole.labels, HELD_OUT, HOLD_OUT_SEED)
+    train, test = whole.subset(kept), whole.subset(held_out)
+    check_sets(train, test, len(classes), str(path))
+    return Dataset(path.stem, train, test, classes)
 
 
 def from_object(value: Any) -> Dataset:
     """Load a data set from an object.
 
     Args:
-        value: An object with ``train`` and ``test``, each with ``images`` and ``labels``, and with ``classes``.
+        value: An object with ``train`` and ``test``, each with ``images`` and ``labels``, and with ``classes``. Or a
+            dictionary of ``train`` and ``test``, each a data set or loader that yields images with their labels; or one
+            such set, of which a fifth of each class becomes the test set.
 
     Raises:
         UserError: An attribute is missing, or an array breaks a rule.
     """
     name = str(getattr(value, "name", type(value).__name__))
+    if isinstance(value, Mapping) and {"train", "test"} <= set(value):
+        return _from_samples(value, name)
+    if not hasattr(value, "train") and yields_samples(value):
+        return _undivided(LabelledArrays(*collect_samples(value)), Path(name), "images", "labels", False)
     try:
         parts = {part: getattr(value, part) for part in ("train", "test")}
         pairs = {part: (_as_array(images.images), _as_array(images.labels)) for part, images in parts.items()}
@@ -71,6 +96,17 @@ def from_object(value: Any) -> Dataset:
     train, test = (checked_images(*pair, f"{name}: {part} images", f"{part} labels") for part, pair in pairs.items())
     check_sets(train, test, len(classes), name)
     return Dataset(name, train, test, classes, bool(getattr(value, "augment", False)))
+
+
+def _from_samples(parts: Mapping[str, Any], name: str) -> Dataset:
+    """Make a data set of two that yield images with their labels."""
+    train, test = (
+        checked_images(*collect_samples(parts[part]), f"{name}: {part} images", f"{part} labels")
+        for part in ("train", "test")
+    )
+    class_count = int(train.labels.max()) + 1
+    check_sets(train, test, class_count, name)
+    return Dataset(name, train, test, tuple(str(label) for label in range(class_count)))
 
 
 def checked_images(images: Array, labels: Array, called: str, labels_called: str) -> Images:
@@ -141,8 +177,6 @@ def _checked_pixels(images: Array, called: str) -> Tensor:
 
 def _read(path: Path) -> Mapping[str, Array]:
     """Read the arrays X… and y… of a file."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not an .npz file.")
     if not path.exists():
         raise UserError(f"there is no file {path}.")
     try:

@@ -92,6 +92,18 @@ class Graph:
         kept = (self.producer(old) for old in needed)
         return Graph(tuple(replace(node, inputs=tuple(moved[source] for source in node.inputs)) for node in kept))
 
+    def after(self, first: Graph) -> Graph:
+        """Return the graph that computes ``first`` and then this graph on its output.
+
+        >>> from steadynet.graph.operations import Sum
+        >>> relu, twice = Graph((Node("relu", ReLU(), (0,)),)), Graph((Node("sum", Sum(), (0, 0)),))
+        >>> [node.inputs for node in twice.after(relu).nodes]
+        [(0,), (1, 1)]
+        """
+        offset = first.output
+        moved = (replace(node, inputs=tuple(source + offset for source in node.inputs)) for node in self.nodes)
+        return Graph((*first.nodes, *moved))
+
     def converted(self, convert: Callable[[Tensor], Tensor]) -> Graph:
         """Return the same graph with its tensors in another precision or on another device."""
         return Graph(tuple(replace(node, operation=_converted(node.operation, convert)) for node in self.nodes))

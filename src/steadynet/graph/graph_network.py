@@ -7,7 +7,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Shape
+from steadynet.graph.operations import Convolution, Dense, Shape
 
 
 class GraphNetwork(nn.Module):
@@ -37,6 +37,16 @@ class GraphNetwork(nn.Module):
     def graph(self) -> Graph:
         """The graph with the present weights."""
         return Graph(tuple(self._current(position, node) for position, node in self._graph.numbered()))
+
+    def make_trainable(self) -> None:
+        """Make the weights of layers parameters, so that an optimiser finds them. Other constants stay as they are."""
+        for position, node in self._graph.numbered():
+            if isinstance(node.operation, (Convolution, Dense)):
+                for name in _tensors(node):
+                    full_name = f"weight_{position}_{name}"
+                    value = getattr(self, full_name)
+                    delattr(self, full_name)
+                    self.register_parameter(full_name, nn.Parameter(value.clone()))
 
     def forward(self, images: Tensor) -> Tensor:
         """Compute the output for images (batch, *input_shape)."""

@@ -26,10 +26,13 @@ __all__ = [
     "custom_source",
     "grafted_if_named",
     "initialise_for_intervals",
+    "is_onnx",
+    "load_factory",
     "suits_narrow_intervals",
 ]
 
 
+ONNX_ENDINGS = (".onnx", ".onnx.gz")
 GIVEN = "given in Python"  # stands for a network that a user passed as an object, so that it cannot be built again
 
 
@@ -43,6 +46,15 @@ def custom_source(model: str) -> tuple[Path, str] | None:
     ('mine.py', 'small', None)
     """
     return split_reference(model.removesuffix(GRAFTED))
+
+
+def is_onnx(model: str) -> bool:
+    """Return whether a model is an ONNX file.
+
+    >>> is_onnx("net.onnx.gz"), is_onnx("M1")
+    (True, False)
+    """
+    return model.lower().endswith(ONNX_ENDINGS)
 
 
 def build(model: str, image_shape: tuple[int, ...], classes: int) -> nn.Module:

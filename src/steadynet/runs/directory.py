@@ -111,6 +111,11 @@ class RunDirectory:
         return self.path / "methods"
 
     @property
+    def network_file(self) -> Path:
+        """The network of a run that was imported from ONNX."""
+        return self.path / "network.onnx"
+
+    @property
     def events(self) -> Path:
         """The folder of TensorBoard's events."""
         return self.path / "tensorboard"
@@ -126,7 +131,10 @@ class RunDirectory:
         if not run.config.is_file():
             problem = f"is not a run directory (it has no {run.config.name})" if run.path.exists() else "does not exist"
             hint = f", such as {run._run_inside()}" if run._run_inside() else ""
-            raise UserError(f"{path} {problem}: give the directory that steadynet train wrote{hint}")
+            raise UserError(
+                f"{path} {problem}: give the directory that steadynet train wrote{hint}, "
+                "an ONNX file, or file.py:factory"
+            )
         return run
 
     def _run_inside(self) -> Path | None:

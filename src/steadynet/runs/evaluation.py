@@ -13,6 +13,7 @@ from steadynet.attacks.pgd import find_counterexamples
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import UnsupportedNetworkError, interval_bounds
 from steadynet.data import Images, batches
+from steadynet.devices import device_of
 from steadynet.errors import UserError
 from steadynet.files import read_record, write_json
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -88,7 +89,7 @@ def read_evaluation(run: RunDirectory) -> Evaluation | None:
 
 def accuracy(network: nn.Module, images: Images, batch_size: int = 512) -> float:
     """Return the share of images that the network classifies correctly."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     right = 0
     with torch.no_grad(), evaluation_mode(network):
         for pixels, labels in batches(images, batch_size):
@@ -110,7 +111,7 @@ def pgd_accuracy(
 
     ``on_images`` is called after each batch with the number of images attacked.
     """
-    device = next(network.parameters()).device
+    device = device_of(network)
     safe = 0
     for batch in batches(images, batch_size):
         pixels, labels = (tensor.to(device) for tensor in batch)
@@ -134,7 +135,7 @@ def interval_stable_share(
 
     ``count`` limits the measurement to the first images. ``check`` may be False if the network was measured before.
     """
-    device = next(network.parameters()).device
+    device = device_of(network)
     part = images.subset(torch.arange(min(count or len(images), len(images))))
     total = 0.0
     with torch.no_grad(), evaluation_mode(network):

@@ -87,6 +87,11 @@ def build_network(config: RunConfig, run: RunDirectory | None = None, given: nn.
         run: The run directory, which may hold a copy of the user's model file.
         given: A network to use instead of the one that the configuration names.
     """
+    if given is None and networks.is_onnx(config.model):
+        from steadynet.runs.onnx_network import network_for_images
+
+        file = run.network_file if run and run.network_file.is_file() else config.model
+        return network_for_images(file, config.input.image_shape, config.input.mean, config.input.std)
     if given is None:
         network = _named_network(config, run)
     else:

@@ -36,6 +36,7 @@ from steadynet.training.preparation import (
     open_run,
     set_initial_weights,
     with_initialisation,
+    with_onnx_network,
 )
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.training.state import TrainingState, assemble, restore, save
@@ -87,6 +88,7 @@ def train(
     run = RunDirectory(Path(out))
     if network is not None:
         settings = dataclasses.replace(settings, model=networks.GIVEN)
+    settings = with_onnx_network(settings)
     with join_process_group(settings.device) as group:
         group.on_rank_zero(lambda: check_place(run, settings, overwrite))
         dataset = data_sets.load(settings.data if data is None else data)

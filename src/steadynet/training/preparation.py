@@ -14,6 +14,7 @@ from steadynet import data as data_sets
 from steadynet import networks, objectives
 from steadynet.errors import UserError
 from steadynet.files import disk_errors, write_atomically
+from steadynet.graph.graph_network import GraphNetwork
 from steadynet.runs.config import InputFacts, RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.tensors import load_tensors, load_weights
@@ -51,6 +52,10 @@ def open_run(run: RunDirectory, settings: TrainingSettings, config: RunConfig, o
 
 def keep_sources(run: RunDirectory, settings: TrainingSettings) -> None:
     """Copy the user's own files, of the model and of methods, into the run directory, unless copies are there."""
+    if networks.is_onnx(settings.model) and not run.network_file.is_file():
+        from steadynet.runs.onnx_network import copy_model
+
+        copy_model(Path(settings.model), run.network_file)
     own = networks.custom_source(settings.model)
     copies = {run.model_source: own[0]} if own else {}
     for path in objectives.user_files(phase.method for phase in settings.plan):
@@ -79,7 +84,19 @@ def fitting_network(
     Raises:
         UserError: The network cannot take the images, or has another number of classes.
     """
-    return networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
+    network = networks.check_classifies(build_network(config, run, given), dataset.image_shape, dataset.class_count)
+    if isinstance(network, GraphNetwork):
+        network.make_trainable()
+    return network
+
+
+def with_onnx_network(settings: TrainingSettings) -> TrainingSettings:
+    """Return the settings for a training that starts from an ONNX file: it says the network and its weights."""
+    if settings.init and networks.is_onnx(settings.init):
+        settings = dataclasses.replace(settings, model=settings.init, init=None)
+    if networks.is_onnx(settings.model):
+        settings = dataclasses.replace(settings, initialisation="default")
+    return settings
 
 
 def with_initialisation(settings: TrainingSettings, network: nn.Module) -> TrainingSettings:

@@ -34,7 +34,7 @@ class TrainingSettings:
     """
 
     data: str = setting("digits", "a data set's name, or the path of your own .npz file")
-    model: str = setting("M1", "M1, M2, M3, C1, C2, C3, or file.py:factory")
+    model: str = setting("M1", "M1, M2, M3, C1, C2, C3, file.py:factory, or an ONNX file")
     method: str = setting("nbc", "the training method, or file.py:Class; + joins a regulariser, as in trades+nbc")
     eps: float = setting(0.3, "the radius ε to train for, in pixel values from 0 to 1; may be a fraction such as 8/255")
     epochs: int = setting(20, "passes over the training data")
@@ -94,7 +94,7 @@ class TrainingSettings:
         False, "make the network's first layer normalise pixels by the statistics of the training images"
     )
     seed: int = setting(0, "seed of the initial weights, the order of images, attacks and the validation split")
-    init: str | None = setting(None, "start from the weights of this run")
+    init: str | None = setting(None, "start from the weights of this run, or from this ONNX network")
     keep_zeros: bool = setting(False, "weights that are zero at the start stay zero: to fine-tune a pruned network")
     device: Literal["auto", "cpu", "cuda", "mps"] = setting("auto", "where to train")
     threads: int | None = setting(None, "number of CPU threads (default: all cores)")

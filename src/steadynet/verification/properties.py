@@ -172,6 +172,10 @@ def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:
         raise UserError(
             "the first image has scores that are NaN or infinite: some of the weights are, or the network overflows"
         )
+    if scores.shape[1] == 1:
+        raise UserError(
+            "the network gives an image a single score: give it one score per class (for a yes/no logit z, 0 and z)"
+        )
     classes, least, most = scores.shape[1], int(labels.min()), int(labels.max())
     if not 0 <= least <= most < classes:
         wrong = least if least < 0 else most

@@ -2,56 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, overload
 
 from torch import Tensor, nn
 
-from steadynet.devices import full_precision
+from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import make
+from steadynet.training.notation import parse_radius
 from steadynet.verification import verifiers
+from steadynet.verification.given import given_images, given_network, in_precision_of
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
+from steadynet.verification.results import Results
 from steadynet.verification.verifiers import Verifier
 
 
+@overload
 def verify(
-    model: nn.Module, images: Tensor, labels: Tensor, eps: float, verifier: str = "branch_and_bound", **settings: object
-) -> list[Result]:
+    model: Any, images: Any, labels: Any = None, eps: float | str | None = None, verifier: str = ..., **settings: object
+) -> Results: ...
+@overload
+def verify(
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    eps: Sequence[float | str] = ...,
+    verifier: str = ...,
+    **settings: object,
+) -> dict[float, Results]: ...
+def verify(
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    eps: float | str | Sequence[float | str] | None = None,
+    verifier: str = "branch_and_bound",
+    **settings: object,
+) -> Results | dict[float, Results]:
     """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞).
 
     Args:
-        model: The network, which maps images (batch, *shape) to scores (batch, classes).
-        images: The images (batch, *shape), with pixels in [0, 1].
-        labels: The label that each image should keep (batch,).
-        eps: The radius, larger than 0. The region of an image is its ε-box, clipped to [0, 1].
+        model: The network, which maps images (batch, *shape) to scores (batch, classes): a model of PyTorch, an ONNX
+            file or ``onnx.ModelProto``, a run directory, or what :func:`~steadynet.load_trained` returned.
+        images: The images (batch, *shape) with pixels in [0, 1], or in uint8: a tensor, an array or lists. Or a data
+            set or loader that yields images with their labels, of ``torch.utils.data``, torchvision or Hugging Face.
+            They are rounded to the precision of the network.
+        labels: The label that each image should keep (batch,), or one-hot rows. Leave it out for a data set.
+        eps: The radius, larger than 0 and at most 1, such as 0.1 or ``"8/255"``; or a list of radii. The region of an
+            image is its ε-box, clipped to [0, 1].
         verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
     Returns:
-        One result per image, in the same order. A ``sat`` result has a counterexample that replays.
+        One result per image, in the same order; for a list of radii, the results of each radius. A ``sat`` result has a
+        counterexample that replays.
 
     Raises:
-        UserError: The images, labels, radius, verifier or settings make no sense.
+        UserError: The images, labels, radius, verifier or settings make no sense, or no bounds are known for an
+            operation of the network: the message names it and its layer.
 
     Example:
         >>> import torch
-        >>> model = nn.Sequential(nn.Linear(1, 2))
+        >>> model = torch.nn.Sequential(torch.nn.Linear(1, 2))
         >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))
         >>> _ = model[0].bias.data.copy_(torch.tensor([0.0, 0.2]))
-        >>> [result.verdict.value for result in verify(model, torch.tensor([[0.5], [0.1]]), torch.tensor([0, 0]), 0.2)]
+        >>> results = verify(model, [[0.5], [0.1]], [0, 0], eps=0.2)
+        >>> [result.verdict.value for result in results]
         ['unsat', 'sat']
     """
-    if len(images) != len(labels) or not len(images):
-        raise UserError(f"{len(images)} images and {len(labels)} labels: verify needs one label per image")
-    if not (float(images.min()) >= 0 and float(images.max()) <= 1):
-        raise UserError(f"pixels lie in [{float(images.min()):g}, {float(images.max()):g}]; they must lie in [0, 1]")
-    if not eps > 0:
-        raise UserError(f"eps = {eps} must be larger than 0")
-    properties = Properties.around(model, images, labels, eps)
-    results = make_verifier(verifier, settings)(properties)
-    return [replay_counterexample(properties, index, result) for index, result in enumerate(results)]
+    pixels, numbers = given_images(images, labels)
+    if eps is None:
+        raise UserError("verify needs a radius, such as eps=0.1 or eps='8/255'")
+    network = given_network(model, tuple(pixels.shape[1:]))
+    pixels = in_precision_of(network, pixels)
+    chosen = make_verifier(verifier, settings)
+    if isinstance(eps, Sequence) and not isinstance(eps, str):
+        radii = list(dict.fromkeys(parse_radius(radius) for radius in eps))
+        return {radius: _decided(network, pixels, numbers, radius, chosen) for radius in radii}
+    return _decided(network, pixels, numbers, parse_radius(eps), chosen)
+
+
+def _decided(network: nn.Module, images: Tensor, labels: Tensor, eps: float, verifier: Verifier) -> Results:
+    """Decide the properties at one radius. An error that all properties share is raised."""
+    device = device_of(network)
+    properties = Properties.around(network, images.to(device), labels.to(device), eps)
+    found = [replay_counterexample(properties, index, result) for index, result in enumerate(verifier(properties))]
+    reasons = {result.reason for result in found}
+    if len(reasons) == 1 and all(result.verdict is Verdict.ERROR for result in found):
+        raise UserError(f"{verifier.name} cannot verify this network: {reasons.pop()}")
+    return Results(tuple(found), images, labels, eps)
 
 
 def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:

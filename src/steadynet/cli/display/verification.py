@@ -67,5 +67,9 @@ def _verdict_rows(radii: Sequence[RadiusSummary]) -> list[list[str]]:
 
 def _stable(found: VerdictSummary) -> str:
     """Write the stable share, with the number of properties where it was not measured on all of them."""
-    note = "" if found.stable_properties in (0, found.properties) else f" of {found.stable_properties}"
+    note = (
+        ""
+        if found.stable_properties in (0, found.properties)
+        else f" ({found.stable_properties} of {found.properties} images)"
+    )
     return percent(found.stable_share) + note

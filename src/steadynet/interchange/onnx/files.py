@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +27,7 @@ class UnsupportedError(Exception):
 
 
 def load_model(path: Path) -> onnx.ModelProto:
-    """Load a model and check that it is valid ONNX.
+    """Load a model and check that it is valid ONNX. A file that ends with ``.gz`` is unpacked.
 
     External data is read from the file's own folder and from nowhere else.
 
@@ -35,18 +37,30 @@ def load_model(path: Path) -> onnx.ModelProto:
     try:
         if path.stat().st_size > MAX_FILE_SIZE:
             raise UserError(f"{path} is larger than {MAX_FILE_SIZE >> 20} MiB")
-        content = path.read_bytes()
-    except OSError as error:
+        content = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"cannot read {path}: {one_line(error)}") from error
     if pytorch := _described_pytorch_file(content, path):
         raise UserError(pytorch)
     try:
         model = onnx.ModelProto.FromString(content)
         _load_external_data(model, path)
-        onnx.checker.check_model(model)
     except UserError:
         raise
-    except Exception as error:  # protobuf, the checker and numpy have no common error
+    except Exception as error:  # protobuf and numpy have no common error
+        raise UserError(f"{path} is not a valid ONNX file: {one_line(error)}") from error
+    return checked_model(model, str(path))
+
+
+def checked_model(model: onnx.ModelProto, path: str) -> onnx.ModelProto:
+    """Check that a model is valid ONNX and uses no operators of another vendor. ``path`` is its name in messages.
+
+    Raises:
+        UserError: It is not valid, or uses such operators.
+    """
+    try:
+        onnx.checker.check_model(model)
+    except Exception as error:  # the checker has errors of its own
         raise UserError(f"{path} is not a valid ONNX file: {one_line(error)}") from error
     if foreign := _foreign_operators(model):
         raise UserError(f"{path} {foreign}")
@@ -80,6 +94,13 @@ def _described_pytorch_file(content: bytes, path: Path) -> str:
     if ("code",) in parts:
         return f"{path} is a TorchScript file, which is not supported: {EXPORT}"
     return f"{path} is a PyTorch file, not an ONNX file: {EXPORT}"
+def _unpacked(path: Path) -> bytes:
+    """Unpack a file, but never more bytes than are read of any file."""
+    with gzip.open(path) as file:
+        content = file.read(MAX_FILE_SIZE + 1)
+    if len(content) > MAX_FILE_SIZE:
+        raise UserError(f"{path} is larger than {MAX_FILE_SIZE >> 20} MiB when it is unpacked")
+    return content
 
 
 def opset_of(model: onnx.ModelProto) -> int:

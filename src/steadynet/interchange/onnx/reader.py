@@ -19,6 +19,7 @@ from steadynet.interchange.onnx.comparison import example_images, runtime_deviat
 from steadynet.interchange.onnx.constant_folding import constant_value, fold, shape_value
 from steadynet.interchange.onnx.files import (
     UnsupportedError,
+    checked_model,
     input_entries,
     input_precision,
     input_shape,
@@ -32,7 +33,7 @@ from steadynet.interchange.onnx.runtime import runtime_tensors
 from steadynet.interchange.vnnlib.property import Vector
 
 
-def read_onnx(path: str | Path, compare_at: Sequence[Vector] = ()) -> GraphNetwork:
+def read_onnx(path: str | Path | onnx.ModelProto, compare_at: Sequence[Vector] = ()) -> GraphNetwork:
     """Read a network from an ONNX file.
 
     If the leading axis of the file's input has length 1 or no fixed length, it is the batch axis. Otherwise the file
@@ -41,8 +42,8 @@ def read_onnx(path: str | Path, compare_at: Sequence[Vector] = ()) -> GraphNetwo
     the caller chooses.
 
     Args:
-        path: The file. It must have one input of known shape, in float32 or float64, and one output. The network
-            computes in the same precision.
+        path: The file, or a model in memory. It must have one input of known shape, in float32 or float64, and one
+            output. The network computes in the same precision.
         compare_at: Flat inputs to compare on, for example the corners of a box. Those of another size are ignored.
 
     Returns:
@@ -61,15 +62,17 @@ def read_onnx(path: str | Path, compare_at: Sequence[Vector] = ()) -> GraphNetwo
     >>> network.input_shape, network(torch.rand(5, 1, 2, 2)).shape
     ((1, 2, 2), torch.Size([5, 3]))
     """
-    path = Path(path)
-    model = load_model(path)
+    if isinstance(path, onnx.ModelProto):
+        called, model = "the ONNX model", checked_model(path, "the ONNX model")
+    else:
+        called, model = str(path), load_model(Path(path))
     try:
         reading = _Reader(model).read()
         reading.check(model, compare_at)
     except UnsupportedError as error:
-        raise UserError(f"{path} cannot be read: {error}") from error
+        raise UserError(f"{called} cannot be read: {error}") from error
     except Exception as error:  # torch, numpy and ONNX Runtime raise errors of any type when shapes do not fit
-        raise UserError(f"{path} cannot be read: {type(error).__name__}: {one_line(error)}") from error
+        raise UserError(f"{called} cannot be read: {type(error).__name__}: {one_line(error)}") from error
     return reading.network
 
 
