@@ -178,7 +178,7 @@ def test_a_missing_gpu_is_reported(prepared, tmp_path, capsys, monkeypatch):
         (["evaluate", "{}/nothing"], "/nothing does not exist: give the directory that steadynet train wrote"),
         (
             ["evaluate", "{}/notes"],
-            "is no network: give a run directory, an ONNX file, or file.py:factory",
+            "(it has no config.toml): give the directory that steadynet train wrote",
         ),
         (
             ["evaluate", "{}/net.py"],

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from torch import nn
 
 from few_digits import load_few
 from steadynet.cli import COMMANDS, FIRST, STAGES, main, parse_command_line
 from steadynet.data.digits import Digits
+from steadynet.interchange.onnx.writer import export_onnx
 from verified import said
 
 STEADYNET = Path(sys.executable).with_name("steadynet")
@@ -79,6 +82,8 @@ def test_the_examples_work_one_after_the_other(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Digits, "load", load_few)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("webbrowser.open", opened.append)
+    export_onnx(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), (1, 2, 2), "net.onnx")
+    np.savez("images.npz", X=np.full((2, 1, 2, 2), 0.5, dtype=np.float32), y=np.array([0, 1]))
     for name, flags in QUICKER.items():
         for example in COMMANDS[name].examples:
             words = shlex.split(example, comments=True)[1:]
