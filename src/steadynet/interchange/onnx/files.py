@@ -94,6 +94,8 @@ def _described_pytorch_file(content: bytes, path: Path) -> str:
     if ("code",) in parts:
         return f"{path} is a TorchScript file, which is not supported: {EXPORT}"
     return f"{path} is a PyTorch file, not an ONNX file: {EXPORT}"
+
+
 def _unpacked(path: Path) -> bytes:
     """Unpack a file, but never more bytes than are read of any file."""
     with gzip.open(path) as file:
