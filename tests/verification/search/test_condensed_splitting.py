@@ -36,7 +36,7 @@ def near_the_boundary(seed: int, margin: float, width: int = 12) -> Properties:
 
 
 def no_attack(**settings: object) -> BranchAndBound:
-    return BranchAndBound(timeout=60.0, attack_steps=0, restarts=0, **settings)
+    return BranchAndBound(timeout=60.0, attack_steps=0, restarts=0, programs=False, **settings)
 
 
 @pytest.mark.parametrize("seed", range(4))
