@@ -5,76 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-import torch
 from PIL import Image
 
-from reports import requested, resize, verdict, write_run
-from steadynet.data import load
-from steadynet.report.write import write_report
-from steadynet.runs.tensors import save_tensors
-from steadynet.verification.properties import Verdict
-
-HOSTILE = "</script><img src=x onerror=\"document.title='hurt'\">"
-RADII = (0.1, 0.2)
-IMAGES = 1250
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """Two networks, 5,000 properties in all, a third of them refuted, with pictures; one says something hostile."""
-    folder = tmp_path_factory.mktemp("browser")
-    test = load("digits").test
-    for place, method in enumerate(("natural", "nbc")):
-        run = folder / method
-        rows = []
-        for eps in RADII:
-            for number in range(IMAGES):
-                refuted = number % 3 == place
-                name = f"counterexamples/{eps}-{number}.safetensors" if refuted else ""
-                rows.append(
-                    verdict(
-                        number,  # those beyond the test images have no picture
-                        eps,
-                        Verdict.SAT if refuted else Verdict.UNSAT,
-                        seconds=0.001 * (number + 1),
-                        counterexample=name,
-                        reason=HOSTILE if number == 1 else "",
-                    )
-                )
-        write_run(run, rows, method=method)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("os.fsync", lambda file: None)  # these files need not survive a power cut
-            for row in rows:
-                if row.counterexample:
-                    pixels = test.pixels(torch.tensor([row.index % len(test)]))[0]
-                    save_tensors(run / row.counterexample, {"input": (pixels + row.eps).clamp(0, 1)}, {})
-    return write_report([folder / "natural", folder / "nbc"], folder / "report", figures=False)
-
-
-UNFOLD = "document.querySelectorAll('.fold').forEach((details) => { details.open = true })"
-DRAWN = "return document.querySelectorAll('.card').length > 0"  # the last that the page writes
-
-
-@pytest.fixture
-def opened(driver, page):
-    """The page, with nothing remembered from the test before."""
-    driver.execute_script("try { sessionStorage.clear() } catch { /* not on a page yet */ }")
-    driver.get(page.as_uri())
-    until(driver, DRAWN)
-    return driver
-
-
-def texts(driver, selector):
-    return driver.execute_script(
-        f"return [...document.querySelectorAll({selector!r})].map((element) => element.innerText.trim())"
-    )
-
-
-def choose(driver, place, label, value):
-    driver.execute_script(
-        f"const select = document.querySelector('{place} select[data-filter={label}]');"
-        f"select.value = {value!r}; select.dispatchEvent(new Event('change'))"
-    )
+from browsing import DRAWN, HOSTILE, UNFOLD, choose, texts, until
+from reports import requested, resize
 
 
 def test_it_opens_in_three_seconds_with_5000_properties(driver, page):
@@ -103,13 +37,6 @@ def test_nothing_is_fetched_and_nothing_is_complained_about(driver, page):
     assert requested(driver) == [page.as_uri()]
     assert driver.get_log("browser") == []
     assert driver.title == "steadynet report"
-
-
-def until(driver, script, seconds=15):
-    end = time.perf_counter() + seconds
-    while not driver.execute_script(script):
-        assert time.perf_counter() < end, script
-        time.sleep(0.05)
 
 
 def test_figures_are_drawn_when_they_come_into_sight(opened):

@@ -251,6 +251,14 @@ def test_proved_undecided_and_refuted_against_the_radius(tmp_path):
     FigureCanvasAgg(draw(chart)).draw()
 
 
+def test_a_radius_that_was_not_verified_keeps_its_place(tmp_path):
+    write_run(tmp_path / "natural", [verdict(0)], method="natural")
+    write_run(tmp_path / "nbc", [verdict(0), verdict(0, eps=0.2)])
+    first = verdict_chart(collect([tmp_path])[0]).panels[0].series[0]
+    assert (first.x, first.y, first.labels) == (["0.1", "0.2"], [100.0, None], ["1", ""])
+    assert first.hover[1] == "natural, ε 0.2: not verified"
+
+
 def test_one_radius_is_one_panel_with_a_bar_per_method(tmp_path):
     (panel,) = verdict_chart(verified(tmp_path, ("natural", "nbc"), (0.1,))).panels
     assert (panel.title, panel.series[0].x) == ("M1, ε 0.1", ["natural", "nbc"])

@@ -141,13 +141,15 @@ def test_an_experiment_at_smoke_scale(smoke, tmp_path, capsys):
     assert {"scale", "seeds", "hardware", "date", "verifier", "time-out"} <= set(facts)
     assert facts["scale"] == "smoke"
     meaning = "proved for float32 execution in any order of summation (guarantee: checked)"
-    assert facts["meaning of UNSAT"] == meaning
+    assert facts["meaning of proved"] == meaning
     assert meaning in page["gallery"]["guarantees"]
     text = (tmp_path / "tables" / "sabr.md").read_text()
     assert "| ε | metric | sabr, ours | sabr, paper | nbc, ours | nbc, paper |" in text
     assert re.search(r"\| 0\.1 \| UNSAT % \| .*/\d.* \| 22\.0 \| .* \| \*\*100\.0\*\* \|", text)
     (claim,) = page["experiments"][0]["claims"]
     assert (claim["name"], claim["outcome"], claim["paperOutcome"]) == ("SABR", "NOT_ENOUGH_DATA", "HOLDS")
+    assert {part["reason"] for part in claim["parts"]} == {"numbers at smoke scale mean nothing"}
+    assert not any(part["comparisons"] for part in claim["parts"])
     report = (tmp_path / "report.md").read_text()
     assert "## The paper's claims" in report
     assert "RQ1" not in report, "only claims that the grid speaks of are shown"

@@ -12,11 +12,12 @@ from steadynet.data import load
 from steadynet.experiments.variants import Variant
 from steadynet.report.collect import collect
 from steadynet.report.content import make_report
+from steadynet.report.examples import examples_of
 from steadynet.report.gallery import gallery_of
+from steadynet.report.headline import headline_of
 from steadynet.report.layout import tables_of
 from steadynet.report.page import page_of
 from steadynet.report.pareto import pareto_chart
-from steadynet.report.story import examples_of, headline_of
 from steadynet.report.tables import as_latex, as_markdown
 from steadynet.report.write import report_as_markdown
 from steadynet.runs.tensors import save_tensors
@@ -56,9 +57,9 @@ def test_the_headline_counts_attempts_where_images_are_verified_more_than_once(t
     assert "ε is 0.1, 0.2." in found.meaning
 
 
-def test_methods_are_compared_on_the_same_images(tmp_path):
+def test_methods_are_compared_on_the_same_images_and_radii(tmp_path):
     write_run(tmp_path / "natural", [verdict(number) for number in range(10)], method="natural")
-    write_run(tmp_path / "nbc", [verdict(number) for number in range(5, 30)])
+    write_run(tmp_path / "nbc", [verdict(number, eps) for number in range(5, 30) for eps in (0.1, 0.2)])
     assert headline_of(collect([tmp_path])[0]).text == "5 of 5 images proved robust with NBC, 5 without"
 
 

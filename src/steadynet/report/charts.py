@@ -280,5 +280,6 @@ def chart_of(
 ) -> Chart | None:
     """The chart of the panels that have something to compare, or None if no panel has."""
     drawn = [panel for panel in panels if panel.series and panel.is_comparison]
-    bars = sum(len(panel.series[0].x) for panel in drawn if panel.kind is Kind.STACKED)
-    return Chart(name, heading, subject, drawn, note, across) if drawn and bars != 1 else None
+    stacks = [panel.series[0] for panel in drawn if panel.kind is Kind.STACKED]
+    is_one_bar = len(drawn) == 1 and sum(value is not None for stack in stacks for value in stack.y) == 1
+    return Chart(name, heading, subject, drawn, note, across) if drawn and not is_one_bar else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from steadynet.report.layout import Entry
@@ -75,6 +75,12 @@ class Claim:
     def paper_outcome(self) -> Outcome:
         """The outcome of the same rule on the paper's own numbers."""
         return _joint([part.paper_outcome for part in self.parts])
+
+
+def undecided(claim: Claim, reason: str) -> Claim:
+    """The same claim without an outcome and without comparisons, for a table whose numbers mean nothing."""
+    parts = [replace(part, comparisons=[], outcome=Outcome.NOT_ENOUGH_DATA, reason=reason) for part in claim.parts]
+    return replace(claim, parts=parts)
 
 
 def _joint(outcomes: Sequence[Outcome]) -> Outcome:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from steadynet.experiments.provenance import provenance
 from steadynet.report.charts import Chart
-from steadynet.report.claims import Claim
+from steadynet.report.claims import Claim, undecided
 from steadynet.report.collect import collect
+from steadynet.report.headline import Headline, headline_of
 from steadynet.report.layers import layer_shares
 from steadynet.report.layout import Table, tables_of
 from steadynet.report.paper_claims import claims_of
 from steadynet.report.records import Experiment
 from steadynet.report.run_charts import run_charts
-from steadynet.report.story import Headline, headline_of
 from steadynet.report.table_charts import table_charts
 from steadynet.report.verdict_chart import verdict_chart
 
@@ -81,6 +81,8 @@ def make_report(folders: Sequence[Path]) -> Report:
         layers, notes = layer_shares(experiment.runs)
         charts = [chart for table in tables for chart in table_charts(table)] + run_charts(experiment, layers)
         claims = claims_of(tables) if experiment.is_grid else []
+        if experiment.is_smoke:
+            claims = [undecided(claim, "numbers at smoke scale mean nothing") for claim in claims]
         sections.append(Section(experiment, tables, verdict_chart(experiment), charts, notes, claims))
     return Report(sections, _written())
 

@@ -23,7 +23,6 @@ Handles = dict[str, Artist]  # what the legend shows, by the name of the series
 
 LABEL_SIZE = MARKER_SIZE = 8  # points
 LABEL_HEIGHTS = (4, -10, 14, -20)  # points above the labelled point, in the order in which they are tried
-LOWEST_LABELLED = 9.0  # per cent: a bar that is lower has no room for its label
 SHADED_SIZE = 9  # points, the size of a marker whose colour is a number
 SHADE_MAP = LinearSegmentedColormap.from_list("steadynet", SHADES)
 LINE_STYLES = {Dash.SOLID: "-", Dash.DASHED: "--", Dash.DOTTED: ":"}
@@ -142,7 +141,7 @@ def _draw_bars(panel: Panel, axis: Axes) -> Handles:
 
 
 def _draw_stacked(panel: Panel, axis: Axes) -> Handles:
-    """Draw bars on top of each other, with their labels in those that are high enough."""
+    """Draw bars on top of each other, with their labels in them."""
     names = [str(name) for name in panel.series[0].x]
     ground = [0.0] * len(names)
     handles: Handles = {}
@@ -150,9 +149,8 @@ def _draw_stacked(panel: Panel, axis: Axes) -> Handles:
         heights = [value or 0.0 for value in series.y]
         fill: dict[str, Any] = {"hatch": series.style.hatch, "edgecolor": "white", "linewidth": 0.4}
         bars = axis.bar(range(len(names)), heights, 0.7, bottom=ground, color=series.style.colour, **fill)
-        shown = [text if height >= LOWEST_LABELLED else "" for text, height in zip(series.labels, heights, strict=True)]
         box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-        for text in axis.bar_label(bars, shown, label_type="center", fontsize=LABEL_SIZE):
+        for text in axis.bar_label(bars, series.labels, label_type="center", fontsize=LABEL_SIZE):
             text.set_bbox(box if text.get_text() else None)
         ground = [low + height for low, height in zip(ground, heights, strict=True)]
         handles[series.name] = Patch(facecolor=series.style.colour, **fill)

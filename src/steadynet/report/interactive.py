@@ -75,7 +75,7 @@ def _in_words(panel: Panel) -> str:
     """What a panel shows, for readers who cannot see it: the numbers of stacked bars, of others what is drawn."""
     if panel.kind is Kind.STACKED:
         bars = zip(*(series.hover for series in panel.series), strict=True)
-        return f"{panel.title}: " + "; ".join(text for bar in bars for text in bar)
+        return f"{panel.title}: " + "; ".join(text for bar in bars for text in dict.fromkeys(bar))
     names = ", ".join(dict.fromkeys(series.name for series in panel.series if series.in_legend))
     over = f" over {panel.x_label}" if panel.x_label else ""
     return f"{panel.title}: {panel.y_label}{over}, for {names}. The tables have the numbers."
@@ -137,7 +137,7 @@ def _trace(panel: Panel, series: Series) -> dict[str, Any]:
 def _labels_in_bars(series: Series) -> dict[str, Any]:
     """The labels of stacked bars: in their middle, never tilted."""
     place = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0, "hoverinfo": "text"}
-    return {"text": [f"<b>{escaped(label)}</b>" for label in series.labels], "textfont": {"size": 14}, **place}
+    return {"text": [escaped(label) for label in series.labels], "textfont": {"size": 14}, **place}
 
 
 def _shaded_marker(panel: Panel, series: Series) -> dict[str, Any]:

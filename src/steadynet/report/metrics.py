@@ -94,7 +94,7 @@ _METRICS = {
             "Time_U+T (s)",
             r"Time$_\mathrm{U+T}$ (s)",
             "1/Time_U+T",
-            "Seconds per proof",
+            "Seconds per proof or time-out",
             "mean time per property that was proved (UNSAT) or timed out",
             higher_is_better=False,
         ),
@@ -103,7 +103,7 @@ _METRICS = {
             "Training (CPU min)",
             "Training (CPU min)",
             "1/Training",
-            "Training in CPU minutes",
+            "Training, CPU minutes",
             "CPU minutes of all training steps, without validation",
             higher_is_better=False,
             is_quality=False,
@@ -125,7 +125,7 @@ def metric_named(name: str) -> Metric:
         steps = attack[1]
         meaning = f"test images that are still classified correctly under a PGD attack of {steps} steps"
         latex = rf"PGD$_{{{steps}}}$\,\%"
-        words = f"Accuracy under attack % ({steps} steps)"
+        words = f"Under attack % ({steps} steps)"
         return Metric(name, f"PGD-{steps} %", latex, f"PGD-{steps}", words, meaning, is_delta=is_delta)
     return replace(_METRICS[base], name=name, is_delta=is_delta)
 

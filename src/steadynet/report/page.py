@@ -12,9 +12,9 @@ from typing import Any
 
 from steadynet.report.content import TITLE, Report
 from steadynet.report.gallery import MAX_PICTURES, gallery_of
+from steadynet.report.headline import Headline
 from steadynet.report.interactive import plotly_source
 from steadynet.report.page_data import report_as_json
-from steadynet.report.story import Headline
 
 ASSETS = resources.files("steadynet.report") / "assets"
 SCRIPTS = (

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from steadynet.report.claims import RULE, Claim, ClaimPart, Outcome
 from steadynet.report.content import TITLE, Report, Section
+from steadynet.report.examples import examples_of
 from steadynet.report.gallery import Gallery
 from steadynet.report.interactive import chart_as_json
 from steadynet.report.layout import SMOKE_WARNING, Entry, Table
 from steadynet.report.metrics import Metric, radius
-from steadynet.report.story import examples_of
 from steadynet.report.tables import counted, spread
 from steadynet.verification.properties import Verdict
 
@@ -63,7 +63,8 @@ def _table_as_json(table: Table, run_numbers: Mapping[str, int]) -> JsonObject:
 
     A metric without a radius, such as test accuracy, stands in every row of its network.
     """
-    metrics = list({line.metric.name: line.metric for line in table.lines}.values())
+    distinct = {line.metric.name: line.metric for line in table.lines}.values()
+    metrics = sorted(distinct, key=lambda metric: not metric.is_quality)  # what a network cost comes last
     rows = []
     for model, method in table.columns:
         found = {(line.eps, line.metric.name): table.entries(line)[model, method] for line in table.lines}

@@ -64,7 +64,7 @@ def verification_facts(runs: Iterable[Run]) -> dict[str, str]:
     facts = {
         "verifier": ", ".join(sorted({row.verifier for row in rows})),
         "time-out": ", ".join(f"{limit:g} s" for limit in sorted({row.timeout for row in rows})),
-        "meaning of UNSAT": "; ".join(text for text, _ in guarantees.most_common()),
+        "meaning of proved": "; ".join(text for text, _ in guarantees.most_common()),
         "stable neurons by": ", ".join(sorted({row.stable_method for row in rows if row.stable_method})),
     }
     return {key: value for key, value in facts.items() if value}

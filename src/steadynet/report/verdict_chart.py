@@ -11,6 +11,7 @@ from steadynet.report.records import Experiment, Run
 from steadynet.verification.properties import Verdict
 
 MAX_PANELS = 8  # of one model; with more methods than that, each radius has a panel instead of each method
+LOWEST_LABELLED = 9.0  # per cent: a bar that is lower has no room for its label
 NOTE = (
     "Proved: no change of at most ε per pixel gives the image another label. Refuted: such a change was found. "
     "Undecided: neither within the time limit."
@@ -84,19 +85,27 @@ def _verdicts(runs: Sequence[Run], label: str, eps: float) -> list[Verdict]:
 
 
 def _panel(title: str, x_label: str, bars: Sequence[Bar]) -> Panel:
-    """Draw the bars of one panel. A bar without a verdict is left out."""
-    there = [bar for bar in bars if bar.verdicts]
-    series = [_series(group, there) for group in GROUPS]
-    return Panel(title, x_label, "share of properties in %", Kind.STACKED, series if there else [], percent=True)
+    """Draw the bars of one panel. A radius without a verdict keeps its place, so that panels can be compared."""
+    series = [_series(group, bars) for group in GROUPS] if any(bar.verdicts for bar in bars) else []
+    return Panel(title, x_label, "share of properties in %", Kind.STACKED, series, percent=True)
 
 
 def _series(group: VerdictGroup, bars: Sequence[Bar]) -> Series:
-    counts = [bar.count(group) for bar in bars]
+    shares = [100 * bar.count(group) / len(bar.verdicts) if bar.verdicts else None for bar in bars]
     return Series(
         group.name,
         [bar.name for bar in bars],
-        [100 * count / len(bar.verdicts) for count, bar in zip(counts, bars, strict=True)],
+        shares,
         group.style,
-        [f"{bar.place}: {count} of {len(bar.verdicts)} {group.name}" for count, bar in zip(counts, bars, strict=True)],
-        labels=[str(count) if count else "" for count in counts],
+        [_in_words(group, bar) for bar in bars],
+        labels=[
+            str(bar.count(group)) if (share or 0.0) >= LOWEST_LABELLED else ""
+            for bar, share in zip(bars, shares, strict=True)
+        ],
     )
+
+
+def _in_words(group: VerdictGroup, bar: Bar) -> str:
+    if not bar.verdicts:
+        return f"{bar.place}: not verified"
+    return f"{bar.place}: {bar.count(group)} of {len(bar.verdicts)} {group.name}"

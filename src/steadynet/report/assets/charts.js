@@ -46,7 +46,8 @@ function themedLayout(panel) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = { gridcolor: colour("--grid"), zerolinecolor: colour("--line"), linecolor: colour("--soft") };
-  const legend = { ...LAYOUT.legend, y: panel.wide || !panel.layout.xaxis.title.text ? -0.16 : LAYOUT.legend.y };
+  const isUnnamed = panel.layout.barmode === "stack" && !panel.layout.xaxis.title.text; // the legend moves up
+  const legend = { ...LAYOUT.legend, y: panel.wide || isUnnamed ? -0.16 : LAYOUT.legend.y };
   const font = { size: 13, color: colour("--ink") };
   const { xaxis, yaxis } = panel.layout;
   return { ...LAYOUT, ...panel.layout, legend, font, xaxis: { ...xaxis, ...axis }, yaxis: { ...yaxis, ...axis } };
@@ -78,4 +79,9 @@ function chartView(chart) {
     make("div", { class: `panels across-${columnsFor(chart.panels.length)}` }, ...chart.panels.map(panelView)));
 }
 
-const chartsView = (charts) => make("div", { class: "charts" }, ...charts.map(chartView));
+function chartsView(charts) { // charts with one panel first, two side by side; the last of an odd number has a row of its own
+  const views = charts.map(chartView);
+  const single = views.filter((view) => view.classList.contains("one"));
+  if (single.length % 2) single[single.length - 1].classList.add("alone");
+  return make("div", { class: "charts" }, ...single, ...views.filter((view) => !single.includes(view)));
+}

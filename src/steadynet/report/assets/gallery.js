@@ -163,24 +163,24 @@ function pictures(number) {
   const channels = shape.channels === 3 ? [0, 1, 2] : [0, 0, 0];
   const pixels = decode(GALLERY.pictures[columns.picture[number]]);
   const figure = (text, alt, colourAt) =>
-    make("figure", {}, canvas(shape, alt, colourAt), make("figcaption", {}, text));
+    make("figure", {}, canvas(shape, alt, colourAt), make("figcaption", {}, ...text.map((line) => make("span", {}, line))));
   const label = className(number, columns.label[number]);
   const predicted = columns.predicted[number];
   const read = predicted === null ? "another class" : className(number, predicted);
-  const figures = [figure(`image of ${label}`, `image ${columns.index[number]}, of class ${label}`, (place) => channels.map((channel) => pixels[channel * size + place]))];
+  const figures = [figure(["image", label], `image ${columns.index[number]}, of class ${label}`, (place) => channels.map((channel) => pixels[channel * size + place]))];
   if (columns.difference[number] !== null) {
     const steps = new Int8Array(decode(columns.difference[number]).buffer);
     const eps = columns.eps[number];
     const change = (channel, place) => steps[channel * size + place] / 127;
     const alt = `counterexample: the image with changes of at most ${radiusText(eps)}, read as ${read}`;
-    figures.push(figure(`counter\u00adexample, read as ${read}`, alt, (place) =>
+    figures.push(figure(["counter\u00adexample", `read as ${read}`], alt, (place) =>
       channels.map((channel) => pixels[channel * size + place] + change(channel, place) * eps * 255)));
-    const factor = eps ? ` × ${Number((1 / eps).toFixed(eps < 0.1 ? 0 : 1))}` : "";
-    figures.push(figure(`difference${factor}`, "difference of the two: orange is brighter, blue is darker", (place) => {
+    const factor = eps ? `× ${Number((1 / eps).toFixed(eps < 0.1 ? 0 : 1))}` : "";
+    figures.push(figure(["difference", factor], "difference of the two: orange is brighter, blue is darker", (place) => {
       const changes = channels.map((channel) => change(channel, place));
       const largest = changes.reduce((one, other) => (Math.abs(other) > Math.abs(one) ? other : one));
       return (largest >= 0 ? BRIGHTER : DARKER).map((full) => 255 + Math.abs(largest) * (full - 255));
     }));
   }
-  return make("div", { class: "pictures" }, ...figures);
+  return make("div", { class: figures.length === 1 ? "single pictures" : "pictures" }, ...figures);
 }

@@ -17,9 +17,9 @@ function folded(title, ...children) {
 function claimView(claim) {
   const parts = claim.parts.map((part) => make("li", {},
     outcomeBadge(part.outcome), ` ${part.metric} (${part.text}): ${part.reason}.`,
-    make("details", {},
+    part.comparisons.length ? make("details", {},
       make("summary", { class: "small" }, `all ${part.comparisons.length} comparisons`),
-      make("ul", { class: "small" }, ...part.comparisons.map((text) => make("li", {}, text))))));
+      make("ul", { class: "small" }, ...part.comparisons.map((text) => make("li", {}, text)))) : null));
   return make("details", { class: "claim", "data-claim": claim.name },
     make("summary", {}, make("b", {}, `${claim.name} `), outcomeBadge(claim.outcome), ` ${claim.text} (${claim.table}).`),
     make("ul", {}, ...parts),

@@ -11,7 +11,7 @@ function tableColumns(table) {
     const { label, name, higher } = metric;
     const meaning = `${name}: ${metric.meaning}`;
     columns.push({ label, meaning, entry, key: (row) => entry(row)?.value, largestFirst: higher });
-    if (table.paper) {
+    if (table.paper && table.rows.some((row) => entry(row)?.paper !== undefined)) {
       const paper = { label: "paper", card: `${label}, paper`, meaning: `${name} in the paper`, entry, paper: true };
       columns.push({ ...paper, key: (row) => entry(row)?.paper, largestFirst: higher });
     }
