@@ -99,10 +99,17 @@ def self_test(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tup
 def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
     """Decide random networks by both verifiers. A complaint counts as wrong for each of them."""
     decided, undecided, wrong, lines = Counter[str](), Counter[str](), Counter[str](), list[str]()
-    usual = input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK, program_splitting.FIRST
+    usual = (
+        input_splitting.LEAST_UNSTABLE,
+        pipeline.FIRST_LOOK,
+        pipeline.FEW_INPUTS,
+        program_splitting.FIRST,
+        program_splitting.MOST_INPUTS,
+    )
     input_splitting.LEAST_UNSTABLE = 1 if part.halve else usual[0]
-    pipeline.FIRST_LOOK = 0 if part.straight or part.programs else usual[1]
-    program_splitting.FIRST = 0 if part.programs else 10**9 if part.straight else usual[2]
+    pipeline.FIRST_LOOK, pipeline.FEW_INPUTS = (1, 0) if part.straight else (0 if part.programs else usual[1], usual[2])
+    program_splitting.FIRST = 0 if part.programs else usual[3]
+    program_splitting.MOST_INPUTS = -1 if part.straight else usual[4]
     for seed in range(part.first, part.first + part.networks):
         case = soundness.make(seed)
         results, complaints = soundness.check(case, soundness.verifiers(), in_time=False)  # the machine may be busy
@@ -112,7 +119,8 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
             undecided[name] += len(found) - sum(found)
             wrong[name] += bool(complaints)
         lines += [f"random network {seed} ({case.kind}): {line}" for line in complaints]
-    input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK, program_splitting.FIRST = usual
+    input_splitting.LEAST_UNSTABLE, pipeline.FIRST_LOOK, pipeline.FEW_INPUTS = usual[:3]
+    program_splitting.FIRST, program_splitting.MOST_INPUTS = usual[3:]
     return decided, undecided, wrong, tuple(lines)
 
 

@@ -32,11 +32,14 @@ class GraphNetwork(nn.Module):
         for position, node in graph.numbered():
             for name, value in _tensors(node).items():
                 self.register_buffer(f"weight_{position}_{name}", value.detach())
+        self._graph = self.graph
 
     @property
     def graph(self) -> Graph:
         """The graph with the present weights."""
-        return Graph(tuple(self._current(position, node) for position, node in self._graph.numbered()))
+        nodes = tuple(self._current(position, node) for position, node in self._graph.numbered())
+        unchanged = all(node is known for node, known in zip(nodes, self._graph.nodes, strict=True))
+        return self._graph if unchanged else Graph(nodes)
 
     def make_trainable(self) -> None:
         """Make the weights of layers parameters, so that an optimiser finds them. Other constants stay as they are."""
@@ -53,9 +56,11 @@ class GraphNetwork(nn.Module):
         return self.graph.values(images)[-1]
 
     def _current(self, position: int, node: Node) -> Node:
-        weights = {name: getattr(self, f"weight_{position}_{name}") for name in _tensors(node)}
-        operation = replace(node.operation, **weights) if weights else node.operation  # type: ignore[type-var]
-        return replace(node, operation=operation)
+        stored = _tensors(node)
+        weights = {name: getattr(self, f"weight_{position}_{name}") for name in stored}
+        if all(weights[name] is value for name, value in stored.items()):  # mostly: nobody has replaced a weight
+            return node
+        return replace(node, operation=replace(node.operation, **weights))  # type: ignore[type-var]
 
 
 def _tensors(node: Node) -> dict[str, Tensor]:

@@ -73,6 +73,8 @@ class _FastInputGradient(InterceptReLU):
         return super().__torch_function__(func, types, args, kwargs)
 
     def _channels_last(self, weight: Tensor) -> Tensor:
+        if not isinstance(weight, nn.Parameter):  # it may be computed anew in each forward, so no copy is kept
+            return weight.contiguous(memory_format=CHANNELS_LAST)
         if id(weight) not in self._weights:
             self._weights[id(weight)] = weight.detach().contiguous(memory_format=CHANNELS_LAST)
         return self._weights[id(weight)]
@@ -89,12 +91,12 @@ def _plain_convolution(
 ) -> bool:
     """Whether this is a call of ``nn.Conv2d`` without dilation and groups, and with one stride for both axes.
 
-    Weights that are not parameters are left to PyTorch: they may depend on the input, and their copy must not be kept.
+    Weights that are neither parameters nor constants are left to PyTorch: they may depend on the input.
     """
     return (
         images.dim() == 4
-        and isinstance(weight, nn.Parameter)
-        and (bias is None or isinstance(bias, nn.Parameter))
+        and _is_constant(weight)
+        and (bias is None or _is_constant(bias))
         and isinstance(stride, tuple)
         and isinstance(padding, tuple)
         and len(stride) == len(padding) == 2
@@ -103,6 +105,11 @@ def _plain_convolution(
         and groups == 1
         and images.requires_grad
     )
+
+
+def _is_constant(weight: Tensor) -> bool:
+    """Whether no gradient of the input goes through this weight: a parameter, or a buffer such as an ONNX weight."""
+    return isinstance(weight, nn.Parameter) or not weight.requires_grad
 
 
 def relu_keeping_layout(preactivation: Tensor) -> Tensor:

@@ -12,15 +12,17 @@ from torch import nn
 import soundness
 from steadynet.bounds.condensed import CondensedNetwork, condense
 from steadynet.verification.properties import Properties, Verdict
-from steadynet.verification.search import condensed_splitting, pipeline
+from steadynet.verification.search import condensed_search, pipeline, program_splitting
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
 
 
-@pytest.fixture(autouse=True)
-def straight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Go straight to the condensed networks."""
-    monkeypatch.setattr(pipeline, "FIRST_LOOK", 0)
+@pytest.fixture(autouse=True, params=[0, 1])
+def straight(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go straight to the condensed networks, after a first look at them or without."""
+    monkeypatch.setattr(pipeline, "FEW_INPUTS", 0)
+    monkeypatch.setattr(program_splitting, "MOST_INPUTS", -1)
+    monkeypatch.setattr(pipeline, "FIRST_LOOK", request.param)
 
 
 def near_the_boundary(seed: int, margin: float, width: int = 12) -> Properties:
@@ -62,7 +64,7 @@ def test_a_condensed_network_that_claims_too_much_proves_nothing(monkeypatch):
         network = condense(*arguments)
         return replace(network, constants=network.constants + 100.0)
 
-    monkeypatch.setattr(condensed_splitting, "condense", optimistic)
+    monkeypatch.setattr(condensed_search, "condense", optimistic)
     for seed in range(3):
         (result,) = no_attack()(near_the_boundary(seed, -0.02, width=6))
         assert result.verdict is Verdict.SAT
@@ -77,13 +79,13 @@ def test_the_whole_network_is_split_where_the_condensed_one_is_of_no_use(monkeyp
         return replace(network, constants=network.constants + torch.inf)
 
     def late(*_: object) -> CondensedNetwork:
-        raise condensed_splitting.OutOfTimeError
+        raise condensed_search.OutOfTimeError
 
     changes: dict[str, tuple[str, Callable[..., object]]] = {
         "large": ("condensed_size", lambda _: 2**40),
         "not finite": ("condense", overflown),
         "no time": ("condense", late),
     }
-    monkeypatch.setattr(condensed_splitting, *changes[reason])
+    monkeypatch.setattr(condensed_search, *changes[reason])
     (result,) = no_attack()(properties)
     assert result.verdict is Verdict.UNSAT

@@ -15,6 +15,7 @@ from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 from steadynet.verification.search.subproblem import Subproblem
 
+QUICK_STEPS = 10  # steps of the first attack
 NEARBY, NEARBY_STEPS, NEARBY_STEP = 64, 30, 1e-3  # points around a leaf's minimiser, and the descent from each
 BEST_ON_THE_WAY = True  # whether the best point of a descent is tried, beside its last one
 DIVERSIFIED = 3  # every third restart begins from diversified points; 0 for none
@@ -22,20 +23,33 @@ DIVERSIFYING_STEPS, DIVERSIFYING_STEP = 10, 0.5  # the way to such a point, in s
 JITTERED, JITTER = 512, 8  # more points, each input moved by up to so many of its units in the last place
 
 
+def attack_quickly(state: SearchState, decisions: Decisions) -> SearchState:
+    """Attack every open margin once, with a few steps: enough for most properties that an attack refutes at all."""
+    budget = state.batch.budget
+    restarts, steps = min(1, budget.restarts), min(QUICK_STEPS, budget.attack_steps)
+    return _attack(state, decisions, state.open_margins(decisions), restarts, steps)
+
+
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
-    """Attack every open margin by itself: where it is negative, there is a counterexample.
+    """Attack every open margin that is searched on the whole network: where it is negative, there is a counterexample.
 
     Each restart begins from random points. Every third one moves them apart first (:func:`diversified`).
     """
     budget = state.batch.budget
-    pairs = state.open_margins(decisions)
-    owner, margin = (side.repeat(budget.restarts) for side in pairs)
-    restart = torch.arange(budget.restarts, device=owner.device).repeat_interleave(len(pairs[0]))
+    return _attack(state, decisions, state.margins_of_whole(decisions), budget.restarts, budget.attack_steps)
+
+
+def _attack(
+    state: SearchState, decisions: Decisions, pairs: tuple[Tensor, Tensor], restarts: int, steps: int
+) -> SearchState:
+    budget = state.batch.budget
+    owner, margin = (side.repeat(restarts) for side in pairs)
+    restart = torch.arange(restarts, device=owner.device).repeat_interleave(len(pairs[0]))
     for rows in torch.arange(len(owner), device=owner.device).split(budget.batch):
         left = rows[decisions.still_open(owner[rows])]
         if len(left):
             start = _starts(state.batch, decisions, owner[left], restart[left])
-            descend_on_margins(state.batch, decisions, owner[left], margin[left], start, budget.attack_steps)
+            descend_on_margins(state.batch, decisions, owner[left], margin[left], start, steps)
             decisions.charge(owner[left].tolist())
     return state
 

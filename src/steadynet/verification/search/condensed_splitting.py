@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import LowerBound, RelaxedNetwork
-from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
+from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at, whole_query
-from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.precision import in_float64
 from steadynet.verification.properties import DecidedBy
-from steadynet.verification.search.attack import descend_on_margins
 from steadynet.verification.search.branching import SIGNS
+from steadynet.verification.search.condensed_attack import NEARLY_REFUTED, attack
 from steadynet.verification.search.condensed_branching import choose
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
@@ -33,44 +32,11 @@ from steadynet.verification.search.relu_splitting import (
     POLISHED,
     POLISHING_STEPS,
     QUEUE_MEMORY,
-    split_relus,
 )
+from steadynet.verification.search.root_bounds import SLOPES
 from steadynet.verification.search.subproblem import Split, Subproblem
 
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
-NEARLY_REFUTED = 1e-3  # a margin that the condensed network computes, below which a minimiser is replayed
-
-
-def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
-    """Split ReLUs until every property is decided, or out of time: on condensed networks where these are small.
-
-    Each property has a condensed network of its own, so they are searched one after the other.
-    """
-    if state.batch.budget.condense:
-        for index in sorted(decisions.open):
-            search_condensed(state, decisions, index)
-    return split_relus(state, decisions) if decisions.open else state
-
-
-def search_condensed(state: SearchState, decisions: Decisions, index: int, limit: int | None = None) -> None:
-    """Split the ReLUs of one property on its condensed network, if that is small, up to so many subproblems."""
-    network = _condensed(state, index, decisions.out_of_time([index]))
-    decisions.charge([index])
-    if network is not None and index in decisions.open:
-        _CondensedSplitting(state, decisions, index, network).run(limit)
-
-
-def _condensed(state: SearchState, index: int, out_of_time: Callable[[], bool]) -> CondensedNetwork | None:
-    """The condensed network of a property; None if it would be large, if numbers overflow, or if time is over."""
-    whole = state.network.of_properties(torch.tensor([index], device=state.lower.device))
-    memory = state.batch.budget.memory
-    if condensed_size(whole) * whole.box.lower.element_size() > memory:
-        return None
-    try:
-        network = condense(whole, state.batch.margins[index], memory, out_of_time)
-    except OutOfTimeError:
-        return None
-    return network if network.is_finite() else None
 
 
 @dataclass(frozen=True)
@@ -104,14 +70,16 @@ class Part:
         )
 
 
-class _CondensedSplitting:
+class CondensedSplitting:
     """The open subproblems of one property."""
 
     def __init__(self, state: SearchState, decisions: Decisions, index: int, network: CondensedNetwork) -> None:
         self.state, self.decisions, self.index, self.network = state, decisions, index, network
         self.open: list[tuple[float, int, Part]] = []
-        self.pushed, self.batches = 0, 0
+        self.pushed, self.batches, self.leaves = 0, 0, 0
+        self.has_split = False
         self.rounding = 0.0  # what rounding takes off a bound, as seen in the last proofs
+        self.least: dict[int, float] = {}  # per margin, the least bound of its parts that a pass has proved
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
@@ -135,23 +103,34 @@ class _CondensedSplitting:
     def run(self, limit: int | None = None) -> None:
         """Bound and split batch after batch, until the property is decided or has had ``limit`` subproblems."""
         budget, decisions = self.state.batch.budget, self.decisions
-        last = None if limit is None else decisions.subproblems[self.index] + limit
-        while self.index in decisions.open and self.open:
-            if last is not None and decisions.subproblems[self.index] >= last:
-                return
+        taken = 0
+        while self.index in decisions.open and self.open and (limit is None or taken < limit):
             batch = [heapq.heappop(self.open)[2] for _ in range(min(budget.batch, len(self.open)))]
-            decisions.subproblems[self.index] += len(batch)
+            decisions.subproblems[self.index] += sum(bool(part.neurons) for part in batch)
+            taken += len(batch)
             self._branch(batch)
             decisions.charge([self.index])
-        if self.index in decisions.open:
+        if self.index in decisions.open and not self.open:
+            if not self.has_split:
+                decisions.prove(self.index, float(self.proved_lower().min()), DecidedBy.OPTIMISED_SLOPES)
             self.settler.conclude(self.index)
             decisions.charge([self.index])
+
+    def proved_lower(self) -> Tensor:
+        """(margins,), the best proved lower bounds of the whole margins, with those whose parts are all proved."""
+        lower = self.state.lower[self.index].clone()
+        still_open = {part.margin for _, _, part in self.open}
+        for margin, bound in self.least.items():
+            if margin not in still_open and not self.leaves:
+                lower[margin] = max(float(lower[margin]), bound)
+        return lower
 
     def _branch(self, parts: list[Part]) -> None:
         """Bound a batch; split what is not proved."""
         out_of_time = self.decisions.out_of_time([self.index])
         batch = self._columns(parts)
-        found = ascend(self.network, batch, BRANCH, out_of_time, self.rounding)
+        ascent = BRANCH if self.batches else SLOPES
+        found = ascend(self.network, batch, ascent, out_of_time, self.rounding)
         self._try_minimisers(batch, found)
         if self.index not in self.decisions.open:
             return
@@ -193,9 +172,8 @@ class _CondensedSplitting:
                 return
         self.batches += 1
         if self.batches % POLISH_EVERY == 1:
-            owner = torch.full_like(best, self.index)
-            margin = batch.margin[best]
-            descend_on_margins(self.state.batch, self.decisions, owner, margin, points, POLISHING_STEPS)
+            start, margin = found.minimiser[:, best], batch.margin[best]
+            attack(self.network, self.decisions, self.index, margin, start, POLISHING_STEPS)
 
     def _proved(self, parts: Sequence[Part]) -> list[bool]:
         """Whether each part is proved by a pass over the whole network in which every rounding is counted."""
@@ -204,15 +182,18 @@ class _CondensedSplitting:
         batch = self._columns(parts)
         with torch.no_grad():
             found = self._whole_pass(batch, self.relaxed)
-            proved = found.proved > 0
+            bound = found.proved
             assert found.error is not None
             self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
             # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
-            doubtful = (~proved & (found.value > self.rounding / 2)).nonzero().flatten()
+            doubtful = (~(bound > 0) & (found.value > self.rounding / 2)).nonzero().flatten()
             if len(doubtful):
                 again = self._whole_pass(batch.restricted(doubtful), self.relaxed_in_float64)
-                proved[doubtful] = again.proved > 0
-        return proved.tolist()
+                bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
+        for part, proved in zip(parts, bound.tolist(), strict=True):
+            if proved > 0:
+                self.least[part.margin] = min(self.least.get(part.margin, proved), proved)
+        return (bound > 0).tolist()
 
     def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:
         split, query = whole_query(self.network, batch, relaxed, self.state.batch.margins[self.index])
@@ -232,11 +213,13 @@ class _CondensedSplitting:
         self, batch: Columns, found: ColumnBounds, parts: Sequence[Part], out_of_time: Callable[[], bool]
     ) -> None:
         """Queue both sides of the ReLU that each part is split at; settle those without an unstable ReLU."""
+        self.has_split = True
         choice = choose(self.network, batch, found, CANDIDATES, out_of_time)
         waiting: list[Part] = []
         promising: list[Part] = []
         for part, neuron, bounds in zip(parts, choice.neurons, choice.sides.t().tolist(), strict=True):
             if neuron is None:
+                self.leaves += 1
                 if not self.settler.settle(self._subproblem(part), out_of_time):
                     waiting.append(part)  # out of time: the next charge ends the property
                 continue

@@ -9,13 +9,13 @@ import torch
 from steadynet.devices import plain_convolutions
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result
-from steadynet.verification.search.attack import attack_margins
+from steadynet.verification.search.attack import attack_margins, attack_quickly
 from steadynet.verification.search.budget import Budget
-from steadynet.verification.search.condensed_splitting import split_condensed
+from steadynet.verification.search.condensed_search import look_condensed, split_condensed
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.input_splitting import split_inputs
 from steadynet.verification.search.milp_attack import attack_by_milp
-from steadynet.verification.search.program_splitting import split_by_programs
+from steadynet.verification.search.program_splitting import MOST_INPUTS, split_by_programs
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 from steadynet.verification.search.relu_splitting import split_relus
 from steadynet.verification.search.root_bounds import (
@@ -26,9 +26,15 @@ from steadynet.verification.search.root_bounds import (
     refine_inner_bounds,
 )
 
+FEW_INPUTS = MOST_INPUTS  # up to so many, boxes are halved or programs are solved before anything is condensed
 FIRST_LOOK = 32  # subproblems that a property may have before its inner bounds are refined
 
 Stage = Callable[[SearchState, Decisions], SearchState]
+
+
+def first_condensed_look(state: SearchState, decisions: Decisions) -> SearchState:
+    """Optimise slopes and split a few ReLUs on condensed networks, where boxes are not halved."""
+    return state if _has_few_inputs(state) else look_condensed(state, decisions, FIRST_LOOK)
 
 
 def first_look(state: SearchState, decisions: Decisions) -> SearchState:
@@ -36,11 +42,27 @@ def first_look(state: SearchState, decisions: Decisions) -> SearchState:
     return split_relus(state, decisions, FIRST_LOOK)
 
 
+def first_attack(state: SearchState, decisions: Decisions) -> SearchState:
+    """Attack with a few steps; with all of them if the network has few inputs, where an attack is cheap."""
+    return attack_margins(state, decisions) if _has_few_inputs(state) else attack_quickly(state, decisions)
+
+
+def second_attack(state: SearchState, decisions: Decisions) -> SearchState:
+    """Attack what is still open with all steps and restarts."""
+    return state if _has_few_inputs(state) else attack_margins(state, decisions)
+
+
+def _has_few_inputs(state: SearchState) -> bool:
+    return state.network.box.lower[0].numel() <= FEW_INPUTS
+
+
 STAGES: tuple[Stage, ...] = (
+    first_condensed_look,  # where few ReLUs are unstable: slopes and splits on a smaller network
     optimise_slopes,  # the lower lines of all unstable ReLUs, on the whole box
     split_inputs,  # networks with few inputs: halve the box
     expand_maxima,  # max pooling becomes ReLUs
     first_look,
+    second_attack,
     attack_by_milp,  # small networks: a mixed-integer program looks for thin counterexamples
     refine_inner_bounds,
     optimise_slopes,
@@ -78,7 +100,7 @@ def _run_stages(batch: PropertyBatch, decisions: Decisions) -> None:
         state = bound_margins(batch, decisions)
     if state is None or not decisions.open:
         return
-    attack_margins(state, decisions)  # proves nothing, so the fastest convolutions will do
+    first_attack(state, decisions)  # proves nothing, so the fastest convolutions will do
     with plain_convolutions():
         for stage in STAGES:
             if decisions.open:

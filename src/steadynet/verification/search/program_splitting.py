@@ -19,7 +19,7 @@ from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.precision import in_float64, on_cpu
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.branching import SIGNS
-from steadynet.verification.search.condensed_splitting import search_condensed
+from steadynet.verification.search.condensed_search import search_condensed
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.program_branching import Branching

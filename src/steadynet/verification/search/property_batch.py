@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 import torch
@@ -78,17 +78,26 @@ class SearchState:
         network: the network with bounds of every ReLU input on each property's box.
         lower: (properties, margins), the best lower bounds known, in float64; a positive one is proved.
         slopes: per (property, margin), the optimised slopes of the whole box, as a start for subproblems.
+        condensed: the properties that are searched on condensed networks only; other stages leave them out.
     """
 
     batch: PropertyBatch
     network: BoundedNetwork
     lower: Tensor
     slopes: Mapping[tuple[int, int], dict[int, Tensor]] = field(default_factory=dict)
+    condensed: frozenset[int] = frozenset()
 
     def open_margins(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
         """(property, margin) of every margin that is not proved yet, of the properties that are still open."""
+        return self._margins_of(decisions.open)
+
+    def margins_of_whole(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
+        """The same, of the properties that are searched on the whole network."""
+        return self._margins_of(decisions.open - self.condensed)
+
+    def _margins_of(self, properties: Set[int]) -> tuple[Tensor, Tensor]:
         owner, margin = (self.lower <= 0).nonzero(as_tuple=True)
-        keep = decisions.still_open(owner)
+        keep = torch.tensor([index in properties for index in owner.tolist()], dtype=torch.bool, device=owner.device)
         return owner[keep], margin[keep]
 
     def unstable_relus(self, index: int) -> int:

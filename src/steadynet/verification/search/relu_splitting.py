@@ -40,13 +40,14 @@ class _ReluSplitting:
         self.settler = LeafSettler(state, decisions)
         neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
-        owner, margin = state.open_margins(decisions)
+        self.served = decisions.open - state.condensed
+        owner, margin = state.margins_of_whole(decisions)
         for pair in zip(owner.tolist(), margin.tolist(), strict=True):
             self.queue.push([Subproblem(*pair, float(self.lower[pair]), slopes=state.slopes.get(pair, {}))])
 
     def run(self, limit: int | None) -> None:
         """Bound and split batch after batch."""
-        while self.decisions.open and len(self.queue):
+        while self.decisions.open & self.served and len(self.queue):
             subproblems = self.queue.pop(self.batch.budget.batch, limit)
             if not subproblems:
                 break
@@ -57,7 +58,7 @@ class _ReluSplitting:
     def _close(self) -> None:
         """Decide the properties without an open subproblem, and drop the subproblems of decided properties."""
         waiting = self.queue.owners()
-        for index in sorted(self.decisions.open - waiting):
+        for index in sorted((self.decisions.open & self.served) - waiting):
             self.settler.conclude(index)
         for index in waiting - self.decisions.open:
             self.queue.drop(index)

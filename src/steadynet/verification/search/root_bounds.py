@@ -65,7 +65,7 @@ def _interval_lower(margins: Tensor, output: Interval) -> Tensor:
 
 def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
     """Bound every open margin with optimised slopes (α-CROWN)."""
-    owner, margin = state.open_margins(decisions)
+    owner, margin = state.margins_of_whole(decisions)
     relaxed, lower, kept = state.network.relaxed(), state.lower, dict(state.slopes)
     for rows in torch.arange(len(owner), device=owner.device).split(state.batch.budget.batch):
         query, served = state.batch.query(owner[rows], margin[rows]), owner[rows].tolist()
@@ -82,7 +82,7 @@ def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
 def refine_inner_bounds(state: SearchState, decisions: Decisions) -> SearchState:
     """Tighten the bounds of the ReLU inputs of the properties that are still open, a few properties at a time."""
     bounds = {position: Interval(*map(torch.clone, known)) for position, known in state.network.bounds.items()}
-    left = torch.tensor(sorted(decisions.open), dtype=torch.long, device=state.lower.device)
+    left = torch.tensor(sorted(decisions.open - state.condensed), dtype=torch.long, device=state.lower.device)
     for some in left.split(REFINED_AT_ONCE):
         rows = some[decisions.still_open(some)]
         if not len(rows):

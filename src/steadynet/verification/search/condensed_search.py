@@ -1,0 +1,104 @@
+"""Searching properties on condensed networks: a first look at them, then bounds refined, and the search to its end.
+
+Each property has a condensed network of its own, so they are searched one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
+from steadynet.bounds.condensed_refinement import refined_by_condensed
+from steadynet.bounds.crown import OutOfTimeError
+from steadynet.graph.maxima import has_maxima
+from steadynet.graph.operations import Interval
+from steadynet.verification.search.condensed_attack import attack_from_random_points
+from steadynet.verification.search.condensed_splitting import CondensedSplitting
+from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.property_batch import SearchState
+from steadynet.verification.search.relu_splitting import split_relus
+from steadynet.verification.search.root_bounds import REFINEMENT
+
+MOST_ENTRIES = 1 << 22  # of the matrices of a condensed network that is searched at once, without a look at the whole
+
+
+def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> SearchState:
+    """Split ReLUs a few times, on the condensed networks of the properties that have few unstable ReLUs.
+
+    Args:
+        state: the state after CROWN.
+        decisions: where verdicts are noted.
+        limit: how many subproblems a property may have.
+
+    Returns:
+        The state, which names the properties that later stages search on condensed networks.
+    """
+    if not state.batch.budget.condense or has_maxima(state.batch.graph):
+        return state
+    condensed, lower = set(), state.lower.clone()
+    for index in sorted(decisions.open):
+        network = _condensed(state, index, decisions.out_of_time([index]), MOST_ENTRIES)
+        decisions.charge([index])
+        if network is not None and index in decisions.open:
+            condensed.add(index)
+            search = CondensedSplitting(state, decisions, index, network)
+            search.run(limit)
+            lower[index] = search.proved_lower()
+    return replace(state, lower=lower, condensed=frozenset(condensed))
+
+
+def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
+    """Split ReLUs until every property is decided, or out of time: on condensed networks where these are small.
+
+    Each property has a condensed network of its own, so they are searched one after the other.
+    """
+    if state.batch.budget.condense:
+        for index in sorted(decisions.open):
+            if index in state.condensed:  # the others were attacked and refined on the whole network
+                state = _attacked_and_refined(state, decisions, index)
+            search_condensed(state, decisions, index)
+    return split_relus(replace(state, condensed=frozenset()), decisions) if decisions.open else state
+
+
+def search_condensed(state: SearchState, decisions: Decisions, index: int, limit: int | None = None) -> None:
+    """Split the ReLUs of one property on its condensed network, if that is small, up to so many subproblems."""
+    most = state.batch.budget.memory // state.network.box.lower.element_size()
+    network = _condensed(state, index, decisions.out_of_time([index]), most)
+    decisions.charge([index])
+    if network is not None and index in decisions.open:
+        CondensedSplitting(state, decisions, index, network).run(limit)
+
+
+def _attacked_and_refined(state: SearchState, decisions: Decisions, index: int) -> SearchState:
+    """Attack a property on its condensed network, then refine the bounds of its inner neurons."""
+    out_of_time, budget = decisions.out_of_time([index]), state.batch.budget
+    network = _condensed(state, index, out_of_time, MOST_ENTRIES)
+    if network is None:
+        return state
+    margins = (state.lower[index] <= 0).nonzero().flatten()
+    if attack_from_random_points(network, decisions, index, margins, budget.restarts, budget.attack_steps):
+        return state
+    bounds = {}
+    for position, better in refined_by_condensed(network, REFINEMENT, out_of_time).bounds.items():
+        lower, upper = (side.clone() for side in state.network.bounds[position])
+        lower[index], upper[index] = better.lower[0], better.upper[0]
+        bounds[position] = Interval(lower, upper)
+    return replace(state, network=replace(state.network, bounds=bounds))
+
+
+def _condensed(
+    state: SearchState, index: int, out_of_time: Callable[[], bool], most_entries: int
+) -> CondensedNetwork | None:
+    """The condensed network of a property; None if it would be large, if numbers overflow, or if time is over."""
+    whole = state.network.of_properties(torch.tensor([index], device=state.lower.device))
+    memory = state.batch.budget.memory
+    if condensed_size(whole) > most_entries:
+        return None
+    try:
+        network = condense(whole, state.batch.margins[index], memory, out_of_time)
+    except OutOfTimeError:
+        return None
+    return network if network.is_finite() else None
