@@ -73,7 +73,9 @@ def _refined_layer(
     count = len(layer.elements)
     signs = torch.ones(2 * count, dtype=matrix.dtype, device=matrix.device)
     signs[count:] = -1.0  # an upper bound of z is −(a lower bound of −z)
-    places = torch.stack(torch.unravel_index(layer.elements, known.lower.shape), 1)  # (count, 1 + axes)
+    chosen = torch.zeros_like(known.lower, dtype=torch.bool)
+    chosen.view(-1)[layer.elements] = True
+    places = chosen.nonzero()  # (count, 1 + axes); torch.unravel_index would import sympy, which takes a second
     for columns in torch.arange(2 * count, device=matrix.device).split(COLUMNS_AT_ONCE):
         if out_of_time():
             break

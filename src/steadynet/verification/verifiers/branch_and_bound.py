@@ -87,6 +87,8 @@ class BranchAndBound(Verifier):
 
 def _group_size(properties: Properties) -> int:
     """As many properties as are bounded in seconds, not minutes, so that first results come soon."""
+    if len(properties) == 1:
+        return 1
     try:
         layers = activations(properties.network, properties.images[:1]).preactivations
     except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
