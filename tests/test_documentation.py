@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import steadynet
 from few_digits import load_few
 from pages import ROOT, blocks, commands, page_text, run_page, write_files
 from steadynet.cli import parse_command_line
@@ -112,6 +113,16 @@ def test_the_site_has_every_page_and_loads_nothing_from_other_hosts(site):
     assert not re.search(r"url\(\s*[\"']?(https?:)?//", styles)
 
 
+@pytest.mark.parametrize("name", steadynet.__all__)
+def test_the_reference_shows_public_names(site, name):
+    """Under the name that a user imports, once, and not under the module that happens to define it."""
+    pages = [path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html")]
+    assert len(pages) > 5
+    assert sum(f'id="steadynet.{name}"' in page for page in pages) == 1
+    hidden = f"{steadynet._DEFINED_IN[name]}.{name}"
+    assert not any(re.search(rf'<h2 id="{re.escape(hidden)}"', page) for page in pages)
+
+
 def test_equations_are_mathml(site):
     page = (site / "method.html").read_text(encoding="utf-8")
     assert Sources(page).equations >= 10
@@ -119,7 +130,8 @@ def test_equations_are_mathml(site):
 
 
 def test_the_reference_shows_defaults_help_and_examples(site):
-    text = re.sub(r"<[^>]+>", "", (site / "reference.html").read_text(encoding="utf-8"))
+    pages = [path.read_text(encoding="utf-8") for path in (site / "reference").glob("*.html")]
+    text = re.sub(r"<[^>]+>", "", "\n".join(pages))
     assert "β, the weight of the consistency term" in text  # the help of a setting
     assert "setting(" not in text
     assert "&gt;&gt;&gt; import torch" in text  # a doctest, as code

@@ -181,7 +181,7 @@ def _draw_lines(panel: Panel, axis: Axes) -> Handles:
             [float("nan") if value is None else value for value in series.y],
             color=style.colour,
             marker=style.marker or None,
-            markevery=max(1, len(series.x) // 8) if panel.kind is Kind.STEPS else None,
+            markevery=(1, max(1, len(series.x) // 8)) if panel.kind is Kind.STEPS else None,  # not at the start
             markersize=MARKER_SIZE if panel.kind is Kind.POINTS else 5,
             markerfacecolor="white" if series.is_open else style.colour,
             linestyle="none" if is_one_point else LINE_STYLES[series.dash],

@@ -10,5 +10,6 @@ function exampleView({ number, title, words }) {
 function storyView(examples) {
   return make("section", { id: "examples", "aria-labelledby": "examples-title" },
     make("h2", { id: "examples-title" }, examples.length === 1 ? "An example" : "Examples"),
-    make("div", { class: "examples" }, ...examples.map(exampleView)));
+    make("div", { class: "examples" }, ...examples.map(exampleView)),
+    make("p", { class: "note" }, "In the picture of the difference, orange pixels became brighter and blue ones darker."));
 }

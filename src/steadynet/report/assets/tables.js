@@ -87,12 +87,13 @@ function rowView(row, columns) {
 
 function tableHelp(table) {
   const best = table.differences ? "Improvements are bold." : "The best number of each model and radius is bold.";
-  const bold = table.warning ? "No number is bold: none means anything." : best;
+  const isAnyBest = table.rows.some((row) => row.entries.some((entry) => entry?.best));
+  const bold = table.warning ? "No number of ours is bold: none means anything." : isAnyBest ? best : "";
   const small = "The small print below a number is its count and total, or the number n of values in a mean.";
   const meanings = table.metrics.flatMap(({ label, name, meaning }) =>
     [make("dt", {}, label), make("dd", {}, name === label ? meaning : `${meaning} (${name})`)]);
   return make("div", { class: "small" },
-    make("p", {}, `${bold} ${small} Click a number to see its properties.`),
+    make("p", {}, `${bold} ${small} Click a number to see its properties.`.trim()),
     make("details", {}, make("summary", {}, "What the columns mean"), make("dl", { class: "meanings" }, ...meanings)));
 }
 
@@ -104,7 +105,7 @@ function tableCell(row, column) {
   const text = entry.value === undefined && entry.note ? entry.note : entry.text;
   const count = entry.count ? make("span", { class: "count" }, entry.count) : null;
   const content = [make("span", { class: "value" }, text), count];
-  const hasProperties = row.runs.some((run) => VERIFIED.has(`${run}/${row.eps}`));
+  const hasProperties = entry.value !== undefined && row.runs.some((run) => VERIFIED.has(`${run}/${row.eps}`));
   const button = { class: "cell", title: "show its properties", onclick: () => gallery.show(row) };
   const shown = hasProperties ? make("button", button, ...content) : make("span", {}, ...content);
   return make("td", { class: entry.best ? "best" : "" }, shown);
