@@ -16,7 +16,7 @@ def test_every_public_name_can_be_imported(name):
 
 def test_the_public_names_are_these():
     first = {"NBC", "InputRegion", "Result", "Verdict", "load_trained", "resolve", "train", "verify"}
-    assert set(steadynet.__all__) == first | {"crown_bounds", "evaluate", "Results", "UserError"}
+    assert set(steadynet.__all__) == first | {"crown_bounds", "evaluate", "Results", "UserError", "largest_radius"}
     assert set(steadynet._DEFINED_IN) == set(steadynet.__all__)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from steadynet.training.loop import train
     from steadynet.training.settings import resolve
     from steadynet.verification.properties import Result, Verdict
+    from steadynet.verification.radius import largest_radius
     from steadynet.verification.results import Results
     from steadynet.verification.verify import verify
 
@@ -34,6 +35,7 @@ __all__ = [
     "Verdict",
     "crown_bounds",
     "evaluate",
+    "largest_radius",
     "load_trained",
     "resolve",
     "train",
@@ -50,6 +52,7 @@ _DEFINED_IN = {
     "Verdict": "steadynet.verification.properties",
     "crown_bounds": "steadynet.bounds.crown",
     "evaluate": "steadynet.runs.evaluation",
+    "largest_radius": "steadynet.verification.radius",
     "load_trained": "steadynet.runs.trained",
     "resolve": "steadynet.training.settings",
     "train": "steadynet.training.loop",

@@ -28,6 +28,7 @@ QUICKER = {  # flags that make a command's examples quick; later flags win
     "sparsify": "--images 10 --verify-images 0",
     "evaluate": "--pgd-steps 2 --images 50",
     "verify": "--per-class 1 --timeout 0.2",
+    "radius": "--per-class 1 --timeout 0.1 --tolerance 0.05",
     "cross-check": "--timeout 0.2",
     "export": "--per-class 1",
     "vnncomp": "--timeout 0.2",

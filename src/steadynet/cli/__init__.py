@@ -21,6 +21,7 @@ from steadynet.cli import (
     graft,
     listing,
     prune,
+    radius,
     report,
     reproduce,
     self_test,
@@ -57,6 +58,7 @@ STAGES: dict[str, dict[str, Command]] = {
     "2. verify": {
         "evaluate": evaluate.COMMAND,
         "verify": verify.COMMAND,
+        "radius": radius.COMMAND,
         "cross-check": cross_check.COMMAND,
         "export": export.COMMAND,
         "vnncomp": vnncomp.COMMAND,

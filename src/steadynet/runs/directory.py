@@ -73,6 +73,11 @@ class RunDirectory:
         return self.path / "verdicts.csv"
 
     @property
+    def radii(self) -> Path:
+        """The largest proved and the smallest refuted radius of images: one row per image."""
+        return self.path / "radii.csv"
+
+    @property
     def counterexamples(self) -> Path:
         """The folder of the counterexamples, the inputs that refute properties."""
         return self.path / "counterexamples"

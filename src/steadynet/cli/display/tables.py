@@ -10,7 +10,7 @@ from rich.table import Table
 
 from steadynet.cli.display.terminal import console
 
-NUMBER = re.compile(r"[-–+\d.,e %×/()]*(s|of \d+)?")
+NUMBER = re.compile(r"[-–+\d.,e %×/()]*(s|of \d+( images\))?)?")
 
 
 def heading(text: str) -> None:
