@@ -129,7 +129,7 @@ def _refuted(radius: Radius, most: float) -> str:
 
 
 COMMAND = Command(
-    summary="find out how robust it is: the largest radius proved for each image",
+    summary="find the largest radius proved for each image",
     description=(
         "For each test image, find the largest radius ε at which the network is proved to keep its label, and the "
         "smallest one with a counterexample, by halving. Writes radii.csv and a curve of certified accuracy against ε "
