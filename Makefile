@@ -1,24 +1,40 @@
-# make demo | make test | make setup
+# make demo | make test | make setup | make wheel
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The stamp carries a hash of what set-up depends on, so a second set-up does nothing.
-STAMP := $(VENV)/.setup-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# A stamp carries a hash of what set-up depends on, so a second set-up does nothing.
+HASH := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+USER_STAMP := $(VENV)/.user-$(HASH)
+STAMP := $(VENV)/.setup-$(HASH)
 
-.PHONY: demo test soundness fuzz setup lint benchmark docs docs-serve clean
+.PHONY: demo test soundness fuzz setup user lint benchmark docs docs-serve wheel clean
 
-demo: setup
+demo: user
 	$(BIN)/steadynet demo
+
+# what a user needs; what the tests and the documentation need comes with setup
+user: $(if $(wildcard $(STAMP)),,$(USER_STAMP))
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(USER_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "steadynet needs Python 3.10 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "setuptools>=77"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation --editable ".[dev]"
-	rm -f $(VENV)/.setup-*
+	$(INSTALL) "setuptools>=77"
+	$(INSTALL) --no-build-isolation --editable ".[report]"
+	rm -f $(filter-out $(STAMP),$(wildcard $(VENV)/.user-* $(VENV)/.setup-*))
 	touch $@
+
+$(STAMP): pyproject.toml constraints.txt | $(USER_STAMP)
+	$(INSTALL) --no-build-isolation --editable ".[dev]"
+	touch $@
+
+# a wheel in dist/, which pip installs anywhere; a new folder for building, so that no file of an older build gets in
+wheel: user
+	rm -rf build
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	rm -rf build
 
 lint: setup
 	$(BIN)/ruff check .
@@ -55,4 +71,4 @@ docs-serve: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 clean:
-	rm -rf $(VENV) build demo runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist demo runs site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
@@ -15,14 +16,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from few_digits import load_few
-from runs import files, same_weights, tiny, write_inputs
+from quick_demo import killed_before_the_last_verification, make_quick
+from runs import files, finish, same_weights, tiny, write_inputs
 from steadynet import load_trained, objectives
-from steadynet.cli import demo, main
+from steadynet.cli import main
 from steadynet.cli.display import terminal as terminal_display
 from steadynet.cli.display import training as training_display
 from steadynet.cli.display.training import TrainingDisplay
-from steadynet.data.digits import Digits
+from steadynet.runs.directory import RunDirectory
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.training.notation import Phase
 from steadynet.training.observer import Position
@@ -108,12 +109,45 @@ def test_a_warning_is_one_line(run, tmp_path, capsys):
     assert capsys.readouterr().err.splitlines()[0] == "steadynet: warning: mind the gap"
 
 
-def test_demo_compares_two_networks(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(demo, "PER_CLASS", 1)
-    monkeypatch.setattr(demo, "PGD_STEPS", 2)
-    monkeypatch.setattr(demo, "TIMEOUT", 0.2)
-    monkeypatch.setitem(demo.TRAINING, "train_images", 300)
-    monkeypatch.setattr(Digits, "load", load_few)
+@pytest.fixture
+def quick_demo(monkeypatch):
+    make_quick(monkeypatch)
+
+
+def test_a_killed_demo_goes_on_where_it_was(tmp_path, capsys, quick_demo, monkeypatch):
+    """It is interrupted in the second training, then killed while it verifies; nothing is done twice."""
+    command = ["demo", "--epochs", "2", "--threads", "1", "--out", str(tmp_path / "demo")]
+    interrupted = TrainingDisplay.on_batch
+
+    def on_batch(self, position, phase, radius):
+        interrupted(self, position, phase, radius)
+        if (phase.method, position.epoch, position.batch) == ("nbc", 1, 1):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(TrainingDisplay, "on_batch", on_batch)
+    assert main(command) == 130
+    assert capsys.readouterr().err == (
+        f"steadynet: stopped: everything so far is saved. Continue with: steadynet {' '.join(command)}\n"
+    )
+    before = {name: content for name, content in files(tmp_path / "demo").items() if name.startswith("natural/")}
+    assert {"natural/weights.safetensors", "natural/evaluation.json", "natural/verdicts.csv"} <= before.keys()
+    assert "nbc/checkpoint.safetensors" in files(tmp_path / "demo")
+
+    monkeypatch.setattr(TrainingDisplay, "on_batch", interrupted)
+    assert finish(killed_before_the_last_verification, command, tmp_path / "said") == -signal.SIGKILL
+    assert "continues in epoch 2 of 2, batch 2" in (tmp_path / "said").read_text()
+    text = said(capsys, *command)
+    assert f"already trained: {tmp_path / 'demo' / 'nbc'}" in text
+    assert "epoch" not in text.split("The same network, trained twice")[0]  # no epoch is trained again
+    after = files(tmp_path / "demo")
+    assert {name: after[name] for name in before} == before
+    assert "nbc/checkpoint.safetensors" not in after
+    assert [row.epoch for row in RunDirectory(tmp_path / "demo" / "nbc").read_metrics()] == [1, 2]
+    said(capsys, *command[:2], "1", *command[3:])  # other settings are another demo
+    assert len(RunDirectory(tmp_path / "demo" / "natural").read_metrics()) == 1
+
+
+def test_demo_compares_two_networks(tmp_path, capsys, quick_demo):
     text = said(capsys, "demo", "--epochs", 1, "--out", tmp_path / "demo")
     assert "proved robust at ε 0.1" in text
     for radius in ("0.1", "0.2", "0.3"):

@@ -34,22 +34,24 @@ def test_the_recipe_paper_is_the_papers():
 @pytest.mark.parametrize(
     ("values", "expected"),  # learning rate, schedule, warm-up
     [
-        ({}, (2e-3, "one-cycle", 0)),
-        ({"epochs": 199}, (2e-3, "one-cycle", 0)),
+        ({}, (4e-3, "one-cycle", 0)),
+        ({"epochs": 199}, (4e-3, "one-cycle", 0)),
         ({"epochs": 200}, (1e-4, "constant", 0)),
+        ({"model": "mine.py:small"}, (2e-3, "one-cycle", 0)),
+        ({"model": "M3"}, (5e-4, "one-cycle", 0)),
         ({"data": "cifar10"}, (1e-3, "one-cycle", 0)),
         ({"data": "cifar10", "model": "C3"}, (5e-4, "one-cycle", 0)),
-        ({"method": "madry"}, (2e-3, "one-cycle", 10)),  # ε rises, or it may learn nothing
-        ({"method": "trades+nbc", "epochs": 4}, (2e-3, "one-cycle", 2)),
-        ({"method": "rs"}, (2e-3, "one-cycle", 10)),
-        ({"method": "madry", "warmup": 3.0}, (2e-3, "one-cycle", 3)),
+        ({"method": "madry"}, (4e-3, "one-cycle", 10)),  # ε rises, or it may learn nothing
+        ({"method": "trades+nbc", "epochs": 4}, (4e-3, "one-cycle", 2)),
+        ({"method": "rs"}, (4e-3, "one-cycle", 10)),
+        ({"method": "madry", "warmup": 3.0}, (4e-3, "one-cycle", 3)),
         ({"method": "madry", "recipe": "paper"}, (1e-4, "constant", 0)),
-        ({"method": "madry", "init": "runs/first"}, (6e-4, "one-cycle", 0)),
+        ({"method": "madry", "init": "runs/first"}, (1.2e-3, "one-cycle", 0)),
         ({"phases": "natural:100 madry:100"}, (1e-4, "constant", 0)),
         # what is given counts, and a given rate is as constant as it always was
         ({"lr": 1e-3}, (1e-3, "constant", 0)),
         ({"method": "madry", "lr": 1e-3, "schedule": "one-cycle"}, (1e-3, "one-cycle", 0)),
-        ({"schedule": "one-cycle"}, (2e-3, "one-cycle", 0)),
+        ({"schedule": "one-cycle"}, (4e-3, "one-cycle", 0)),
         ({"schedule": "constant"}, (1e-4, "constant", 0)),
         # certified methods have a rule of their own
         ({"method": "ibp", "epochs": 70}, (5e-4, "drops", 20)),

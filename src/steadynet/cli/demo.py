@@ -1,27 +1,30 @@
 """``steadynet demo``: the idea of the project in a few minutes, on embedded data.
 
-The same network is trained twice, without and with NBC. The demo then shows what can be proved of each.
+The same network is trained twice, without and with NBC. The demo then shows what can be proved of each. A demo that was
+stopped goes on where it was: what its folder holds already is not computed again.
 """
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steadynet.cli.command import Command, positive_integer
+from steadynet.cli.command import Command, add_threads, positive_integer, use_threads
 from steadynet.cli.parsing import Parser
 
 if TYPE_CHECKING:
+    from steadynet.runs.directory import RunDirectory
     from steadynet.runs.evaluation import Evaluation
     from steadynet.runs.trained import TrainedNetwork
+    from steadynet.training.settings import TrainingSettings
     from steadynet.verification.summary import VerdictSummary
 
 TITLES = {"natural": "trained without NBC (natural)", "nbc": "trained with NBC (nbc)"}
 METHODS = tuple(TITLES)
-TRAINING = {"data": "digits", "model": "M1", "eps": 0.3}
+TRAINING = {"data": "digits", "model": "M1", "eps": 0.3, "lr": 2e-3, "schedule": "one-cycle"}
 RADII, PGD_STEPS = (0.1, 0.2, 0.3), 20
 PROVED_RADIUS, PER_CLASS, TIMEOUT = 0.1, 5, 2.0
 
@@ -39,37 +42,69 @@ def _configure(parser: Parser) -> None:
     parser.add_argument(
         "--epochs", type=positive_integer, default=30, metavar="N", help="epochs of each training (default: 30)"
     )
+    add_threads(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.training.interruption import InterruptedByUserError
 
+    use_threads(arguments)
     out = Path(arguments.out)
     try:
-        results = {method: _train_and_measure(method, out / method, arguments.epochs) for method in METHODS}
+        results = {method: _train_and_measure(method, out / method, arguments) for method in METHODS}
         _show(results, out)
         _write_page(out)
     except (InterruptedByUserError, KeyboardInterrupt) as stop:
-        message = f"stopped: {out} is not complete. Run the same command again; it starts from the beginning"
-        raise InterruptedByUserError(message) from stop
+        command = shlex.join(["steadynet", *arguments.words])
+        raise InterruptedByUserError(f"stopped: everything so far is saved. Continue with: {command}") from stop
 
 
-def _train_and_measure(method: str, path: Path, epochs: int) -> DemoResult:
+def _train_and_measure(method: str, path: Path, arguments: argparse.Namespace) -> DemoResult:
     """Train one network into ``path``, evaluate it and verify it."""
     from steadynet.cli.display.terminal import console
-    from steadynet.cli.display.training import TrainingDisplay
-    from steadynet.runs.evaluation import evaluate, write_evaluation
+    from steadynet.runs.directory import RunDirectory
     from steadynet.runs.trained import load_trained
-    from steadynet.training.loop import train
     from steadynet.training.settings import resolve
 
     console.print(f"\nNetwork {METHODS.index(method) + 1} of {len(METHODS)}: {TITLES[method]}")
+    settings = resolve({**TRAINING, "method": method, "epochs": arguments.epochs})
+    trained = load_trained(_trained_run(RunDirectory(path), replace(settings, threads=arguments.threads)).path)
+    return DemoResult(_evaluation(trained), _verify(trained))
+
+
+def _trained_run(run: RunDirectory, settings: TrainingSettings) -> RunDirectory:
+    """Train a network, go on with a training that was stopped, or take the one that is there."""
+    from steadynet.cli.display.terminal import console
+    from steadynet.cli.display.training import TrainingDisplay
+    from steadynet.training.loop import resume, train
+
     with TrainingDisplay() as display:
-        run = train(resolve({**TRAINING, "method": method, "epochs": epochs}), path, overwrite=True, observer=display)
-    trained = load_trained(run.path)
+        if not run.is_run() or not _has_settings(run, settings):
+            return train(settings, run.path, overwrite=True, observer=display)
+        if run.weights.is_file():
+            console.print(f"already trained: {run.path}", soft_wrap=True, markup=False)
+            return run
+        return resume(run.path, observer=display, threads=settings.threads)
+
+
+def _has_settings(run: RunDirectory, settings: TrainingSettings) -> bool:
+    """Whether a run has these settings, wherever it was computed."""
+    from steadynet.training.settings import resolve
+
+    own = replace(resolve(run.read_config().settings), device=settings.device, threads=settings.threads)
+    return own.as_config() == settings.as_config()
+
+
+def _evaluation(trained: TrainedNetwork) -> Evaluation:
+    """Measure a network on test images, unless that was done before."""
+    from steadynet.runs.evaluation import evaluate, read_evaluation, write_evaluation
+
+    stored = read_evaluation(trained.run)
+    if stored and stored.pgd_steps == PGD_STEPS and tuple(row.eps for row in stored.radii) == RADII:
+        return stored
     evaluation = evaluate(trained, radii=RADII, pgd_steps=PGD_STEPS)
-    write_evaluation(run, evaluation)
-    return DemoResult(evaluation, _verify(trained))
+    write_evaluation(trained.run, evaluation)
+    return evaluation
 
 
 def _verify(trained: TrainedNetwork) -> VerdictSummary:
@@ -152,9 +187,9 @@ COMMAND = Command(
     summary="train, verify and compare two networks on built-in data",
     description=(
         "Train the same network twice on built-in data, without and with NBC, verify both and show the difference. "
-        "It takes a minute or two and downloads nothing."
+        "It takes a few minutes and downloads nothing. If you stop it, run the same command again to continue."
     ),
-    usage="[--out DIR] [--epochs N]",
+    usage="[--out DIR] [--epochs N] [--threads N]",
     examples=(
         "steadynet demo                           # writes the runs and a report into demo/",
         "steadynet demo --epochs 5 --out quick    # a quick look, with weaker networks",

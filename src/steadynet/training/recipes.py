@@ -13,6 +13,8 @@ from steadynet.objectives.adversarial import AttackingObjective
 SHORT_BELOW = 200  # epochs: half of the paper's
 ONE_CYCLE_LR = 2e-3
 CIFAR_LR = 1e-3
+SMALL_LR = 4e-3  # of the paper's small networks for MNIST
+SMALL = ("M1", "M2")
 LARGE_LR = 5e-4  # of the paper's largest networks
 LARGE = ("M3", "C3")
 FINE_TUNING = 0.3  # the share of the rate that weights which are already trained can bear
@@ -37,11 +39,13 @@ def recipe_that_works(
     >>> from steadynet.objectives.madry import Madry
     >>> recipe = recipe_that_works(Recipe(), Madry, 20, data="mnist", model="M1", is_fine_tuning=False)
     >>> recipe.schedule, recipe.lr_for("one-cycle"), recipe.warmup_share
-    ('one-cycle', 0.002, 0.5)
+    ('one-cycle', 0.004, 0.5)
     """
     if published.lr is not None or published.short_below or epochs >= SHORT_BELOW:
         return published
-    rate = LARGE_LR if model in LARGE else CIFAR_LR if data == "cifar10" else ONE_CYCLE_LR
+    rate = LARGE_LR if model in LARGE else SMALL_LR if model in SMALL else ONE_CYCLE_LR
+    if data == "cifar10":
+        rate = min(rate, CIFAR_LR)
     if is_fine_tuning:
         return replace(published, schedule="one-cycle", one_cycle_lr=FINE_TUNING * rate)
     rises = 0.5 if issubclass(method, AttackingObjective) else 0.0

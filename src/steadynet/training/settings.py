@@ -217,7 +217,7 @@ def resolve(values: Table | GivenSettings, sources: Path | None = None) -> Train
 
     >>> settings = resolve({"method": "trades+nbc", "eps": "8/255", "beta": 2.0})
     >>> round(settings.eps, 4), settings.lr, settings.methods["nbc"]["beta"]
-    (0.0314, 0.002, 2.0)
+    (0.0314, 0.004, 2.0)
     """
     given = values if isinstance(values, GivenSettings) else GivenSettings.parse(values)
     if given.values.get("phases") is not None and not given.values.keys().isdisjoint({"method", "epochs"}):
