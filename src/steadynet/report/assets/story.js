@@ -11,5 +11,6 @@ function storyView(examples) {
   return make("section", { id: "examples", "aria-labelledby": "examples-title" },
     make("h2", { id: "examples-title" }, examples.length === 1 ? "An example" : "Examples"),
     make("div", { class: "examples" }, ...examples.map(exampleView)),
-    make("p", { class: "note" }, "In the picture of the difference, orange pixels became brighter and blue ones darker."));
+    examples.some(({ number }) => GALLERY.columns.difference[number] !== null) ? make("p", { class: "note" },
+      "In the picture of the difference, orange pixels became brighter and blue ones darker.") : null);
 }
