@@ -40,7 +40,8 @@ class Results(Sequence[Result]):
         results: One result per image.
         images: The images.
         labels: The label that each image should keep.
-        eps: The radius.
+        eps: The radius; None for another region.
+        region: What the region is, in words, if it is no ε-box.
 
     Example:
         >>> results = Results((Result(Verdict.UNSAT, 0.1),), torch.zeros(1, 4), torch.tensor([3]), 0.1)
@@ -53,7 +54,8 @@ class Results(Sequence[Result]):
     results: tuple[Result, ...]
     images: Tensor
     labels: Tensor
-    eps: float
+    eps: float | None
+    region: str = ""
 
     def __len__(self) -> int:
         return len(self.results)
@@ -67,21 +69,22 @@ class Results(Sequence[Result]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> Result | Results:
         if isinstance(index, slice):
-            return Results(self.results[index], self.images[index], self.labels[index], self.eps)
+            return Results(self.results[index], self.images[index], self.labels[index], self.eps, self.region)
         return self.results[index]
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float | None]:
         """Return the radius, the number of properties, how many have each verdict, and the seconds they took."""
         counts = Counter(result.verdict for result in self.results)
-        found: dict[str, float] = {"eps": self.eps, "properties": len(self)}
+        found: dict[str, float | None] = {"eps": self.eps, "properties": len(self)}
         found |= {word: counts[verdict] for verdict, word in WORDS.items()}
         return found | {"seconds": sum(result.seconds for result in self.results)}
 
     def __repr__(self) -> str:
         found = self.summary()
         others = [f", {found[word]:.0f} {word}" for word in ("timed out", "unknown", "error") if found[word]]
+        where = self.region if self.eps is None else f"ε {self.eps:.4g}"
         return (
-            f"Results(ε {self.eps:.4g}: {found['proved']:.0f} of {len(self)} proved, {found['refuted']:.0f} refuted"
+            f"Results({where}: {found['proved']:.0f} of {len(self)} proved, {found['refuted']:.0f} refuted"
             f"{''.join(others)}; {found['seconds']:.2g} s)"
         )
 

@@ -12,6 +12,7 @@ from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import make
+from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.training.notation import parse_radius
 from steadynet.verification import verifiers
 from steadynet.verification.given import given_images, given_network, in_precision_of
@@ -22,7 +23,14 @@ from steadynet.verification.verifiers import Verifier
 
 @overload
 def verify(
-    model: Any, images: Any, labels: Any = None, eps: float | str | None = None, verifier: str = ..., **settings: object
+    model: Any,
+    images: Any,
+    labels: Any = None,
+    eps: float | str | None = None,
+    verifier: str = ...,
+    *,
+    region: BoxRegion | LinearRegion | None = None,
+    **settings: object,
 ) -> Results: ...
 @overload
 def verify(
@@ -39,9 +47,11 @@ def verify(
     labels: Any = None,
     eps: float | str | Sequence[float | str] | None = None,
     verifier: str = "branch_and_bound",
+    *,
+    region: BoxRegion | LinearRegion | None = None,
     **settings: object,
 ) -> Results | dict[float, Results]:
-    """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞).
+    """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞), or in another region.
 
     Args:
         model: The network, which maps images (batch, *shape) to scores (batch, classes): a model of PyTorch, an ONNX
@@ -53,6 +63,7 @@ def verify(
         eps: The radius, larger than 0 and at most 1, such as 0.1 or ``"8/255"``; or a list of radii. The region of an
             image is its ε-box, clipped to [0, 1].
         verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
+        region: Another region than an ε-box, instead of ``eps``: see :mod:`steadynet.regions`.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
     Returns:
@@ -73,11 +84,18 @@ def verify(
         ['unsat', 'sat']
     """
     pixels, numbers = given_images(images, labels)
-    if eps is None:
-        raise UserError("verify needs a radius, such as eps=0.1 or eps='8/255'")
+    if (eps is None) == (region is None):
+        raise UserError("verify needs a radius, such as eps=0.1 or eps='8/255', or a region, and not both")
     network = given_network(model, tuple(pixels.shape[1:]))
     pixels = in_precision_of(network, pixels)
     chosen = make_verifier(verifier, settings)
+    if region is not None:
+        from steadynet.verification.region_properties import decide_region
+
+        device = device_of(network)
+        found = decide_region(network, pixels.to(device), numbers.to(device), region, chosen)
+        return Results(_unless_all_fail(found, chosen), pixels, numbers, None, region.name)
+    assert eps is not None
     if isinstance(eps, Sequence) and not isinstance(eps, str):
         radii = list(dict.fromkeys(parse_radius(radius) for radius in eps))
         return {radius: _decided(network, pixels, numbers, radius, chosen) for radius in radii}
@@ -85,14 +103,19 @@ def verify(
 
 
 def _decided(network: nn.Module, images: Tensor, labels: Tensor, eps: float, verifier: Verifier) -> Results:
-    """Decide the properties at one radius. An error that all properties share is raised."""
+    """Decide the properties at one radius."""
     device = device_of(network)
     properties = Properties.around(network, images.to(device), labels.to(device), eps)
     found = [replay_counterexample(properties, index, result) for index, result in enumerate(verifier(properties))]
+    return Results(_unless_all_fail(found, verifier), images, labels, eps)
+
+
+def _unless_all_fail(found: list[Result], verifier: Verifier) -> tuple[Result, ...]:
+    """Return the results, or raise the error that all of them share: a network without bounds, most likely."""
     reasons = {result.reason for result in found}
     if len(reasons) == 1 and all(result.verdict is Verdict.ERROR for result in found):
         raise UserError(f"{verifier.name} cannot verify this network: {reasons.pop()}")
-    return Results(tuple(found), images, labels, eps)
+    return tuple(found)
 
 
 def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:

@@ -1,0 +1,58 @@
+"""Properties of regions beyond one ε: images in, results with changed images out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from steadynet.attacks.region import InputRegion
+from steadynet.graph.graph_network import GraphNetwork
+from steadynet.graph.translate import graph_of
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.regions import BoxRegion, LinearRegion
+from steadynet.verification.properties import Properties, Result
+from steadynet.verification.verifiers import Verifier
+from steadynet.verification.verify import replay_counterexample
+
+
+def decide_region(
+    network: nn.Module, images: Tensor, labels: Tensor, region: BoxRegion | LinearRegion, verifier: Verifier
+) -> list[Result]:
+    """Decide whether each image keeps its label in its region.
+
+    Returns:
+        One result per image. Counterexamples are images, also where the region is described by other numbers.
+    """
+    if isinstance(region, BoxRegion):
+        boxes = region.around(images)
+        return _replayed(Properties(network, boxes.project(images), labels, boxes), verifier)
+    if not len(images):
+        return []
+    with evaluation_mode(network):
+        graph = graph_of(network, tuple(images.shape[1:]))
+    found = []
+    for layers, label in zip(region.layers(images), labels, strict=True):
+        first = graph_of(layers, (len(region.low),))
+        longer = GraphNetwork(graph.after(first), (len(region.low),)).to(images.device)
+        box = region.box(1, images)
+        (result,) = _replayed(Properties(longer, _middle(box), label[None], box), verifier)
+        found.append(_with_image(result, layers))
+    return found
+
+
+def _replayed(properties: Properties, verifier: Verifier) -> list[Result]:
+    return [replay_counterexample(properties, index, result) for index, result in enumerate(verifier(properties))]
+
+
+def _middle(box: InputRegion) -> Tensor:
+    return box.project((box.lower + box.upper) / 2)
+
+
+def _with_image(result: Result, layers: nn.Sequential) -> Result:
+    """Return a result whose counterexample is the changed image, not the numbers that describe the change."""
+    if result.counterexample is None:
+        return result
+    with torch.no_grad():
+        return replace(result, counterexample=layers(result.counterexample[None])[0])
