@@ -72,10 +72,10 @@ class Results(Sequence[Result]):
             return Results(self.results[index], self.images[index], self.labels[index], self.eps, self.region)
         return self.results[index]
 
-    def summary(self) -> dict[str, float | None]:
+    def summary(self) -> dict[str, Any]:
         """Return the radius, the number of properties, how many have each verdict, and the seconds they took."""
         counts = Counter(result.verdict for result in self.results)
-        found: dict[str, float | None] = {"eps": self.eps, "properties": len(self)}
+        found: dict[str, Any] = {"eps": self.eps, "properties": len(self)}
         found |= {word: counts[verdict] for verdict, word in WORDS.items()}
         return found | {"seconds": sum(result.seconds for result in self.results)}
 

@@ -39,6 +39,8 @@ def verify(
     labels: Any = None,
     eps: Sequence[float | str] = ...,
     verifier: str = ...,
+    *,
+    region: None = None,
     **settings: object,
 ) -> dict[float, Results]: ...
 def verify(
