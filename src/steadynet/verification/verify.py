@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 from torch import Tensor, nn
 
+from steadynet.attacks.region import InputRegion
+from steadynet.claims import Claim
+from steadynet.data.samples import yields_samples
 from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -30,6 +33,7 @@ def verify(
     verifier: str = ...,
     *,
     region: BoxRegion | LinearRegion | None = None,
+    claim: Claim | None = None,
     **settings: object,
 ) -> Results: ...
 @overload
@@ -41,6 +45,7 @@ def verify(
     verifier: str = ...,
     *,
     region: None = None,
+    claim: Claim | None = None,
     **settings: object,
 ) -> dict[float, Results]: ...
 def verify(
@@ -51,6 +56,7 @@ def verify(
     verifier: str = "branch_and_bound",
     *,
     region: BoxRegion | LinearRegion | None = None,
+    claim: Claim | None = None,
     **settings: object,
 ) -> Results | dict[float, Results]:
     """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞), or in another region.
@@ -66,6 +72,7 @@ def verify(
             image is its ε-box, clipped to [0, 1].
         verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         region: Another region than an ε-box, instead of ``eps``: see :mod:`steadynet.regions`.
+        claim: Another claim than that the label stays: see :mod:`steadynet.claims`.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
     Returns:
@@ -85,31 +92,68 @@ def verify(
         >>> [result.verdict.value for result in results]
         ['unsat', 'sat']
     """
+    if claim is not None and not claim.needs_labels and labels is None and not yields_samples(images):
+        labels = [0] * len(images)
     pixels, numbers = given_images(images, labels)
     if (eps is None) == (region is None):
         raise UserError("verify needs a radius, such as eps=0.1 or eps='8/255', or a region, and not both")
     network = given_network(model, tuple(pixels.shape[1:]))
-    pixels = in_precision_of(network, pixels)
-    chosen = make_verifier(verifier, settings)
+    device = device_of(network)
+    asked = _Asked(
+        network,
+        in_precision_of(network, pixels).to(device),
+        numbers.to(device),
+        claim,
+        make_verifier(verifier, settings),
+    )
     if region is not None:
+        return asked.in_region(region)
+    if isinstance(eps, Sequence) and not isinstance(eps, str):
+        return {radius: asked.within(radius) for radius in dict.fromkeys(parse_radius(radius) for radius in eps)}
+    assert eps is not None
+    return asked.within(parse_radius(eps))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a user asks of a network, but for the region."""
+
+    network: nn.Module
+    images: Tensor
+    labels: Tensor
+    claim: Claim | None
+    verifier: Verifier
+
+    def within(self, eps: float) -> Results:
+        """Decide the properties at one radius."""
+        if self.claim is not None:
+            return self._claimed(InputRegion.around(self.images, eps), eps, "")
+        properties = Properties.around(self.network, self.images, self.labels, eps)
+        found = [
+            replay_counterexample(properties, index, result) for index, result in enumerate(self.verifier(properties))
+        ]
+        return self._results(found, eps, "")
+
+    def in_region(self, region: BoxRegion | LinearRegion) -> Results:
+        """Decide the properties in another region than a box around each image."""
         from steadynet.verification.region_properties import decide_region
 
-        device = device_of(network)
-        found = decide_region(network, pixels.to(device), numbers.to(device), region, chosen)
-        return Results(_unless_all_fail(found, chosen), pixels, numbers, None, region.name)
-    assert eps is not None
-    if isinstance(eps, Sequence) and not isinstance(eps, str):
-        radii = list(dict.fromkeys(parse_radius(radius) for radius in eps))
-        return {radius: _decided(network, pixels, numbers, radius, chosen) for radius in radii}
-    return _decided(network, pixels, numbers, parse_radius(eps), chosen)
+        if self.claim is None:
+            found = decide_region(self.network, self.images, self.labels, region, self.verifier)
+            return self._results(found, None, region.name)
+        if isinstance(region, LinearRegion):
+            raise UserError(f"a claim is decided in boxes, and {region.name} is none: leave out claim or region")
+        return self._claimed(region.around(self.images), None, region.name)
 
+    def _claimed(self, boxes: InputRegion, eps: float | None, name: str) -> Results:
+        from steadynet.verification.claim_properties import decide_claim
 
-def _decided(network: nn.Module, images: Tensor, labels: Tensor, eps: float, verifier: Verifier) -> Results:
-    """Decide the properties at one radius."""
-    device = device_of(network)
-    properties = Properties.around(network, images.to(device), labels.to(device), eps)
-    found = [replay_counterexample(properties, index, result) for index, result in enumerate(verifier(properties))]
-    return Results(_unless_all_fail(found, verifier), images, labels, eps)
+        assert self.claim is not None
+        found = decide_claim(self.network, self.images, self.labels, boxes, self.claim, self.verifier)
+        return self._results(found, eps, name)
+
+    def _results(self, found: list[Result], eps: float | None, region: str) -> Results:
+        return Results(_unless_all_fail(found, self.verifier), self.images.cpu(), self.labels.cpu(), eps, region)
 
 
 def _unless_all_fail(found: list[Result], verifier: Verifier) -> tuple[Result, ...]:

@@ -1,0 +1,77 @@
+"""Claims about outputs, decided in boxes around images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from steadynet.attacks.region import InputRegion
+from steadynet.claims import Claim
+from steadynet.devices import full_precision
+from steadynet.graph.graph_network import GraphNetwork
+from steadynet.graph.translate import graph_of
+from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
+from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.verification.properties import Guarantee, Result, Verdict
+from steadynet.verification.property_network import as_robustness
+from steadynet.verification.verifiers import Verifier
+from steadynet.verification.vnncomp import combine
+
+
+def decide_claim(
+    network: nn.Module, images: Tensor, labels: Tensor, region: InputRegion, claim: Claim, verifier: Verifier
+) -> list[Result]:
+    """Decide whether a claim holds in the box of each image.
+
+    Returns:
+        One result per image. A counterexample is replayed: the network's outputs there violate the claim.
+    """
+    shape = tuple(images.shape[1:])
+    with evaluation_mode(network), torch.no_grad(), full_precision(images.device):
+        graph = GraphNetwork(graph_of(network, shape), shape)
+        outputs = network(images).double().flatten(1).cpu().numpy()
+    found = []
+    for index, label in enumerate(labels.tolist()):
+        corners = (region.lower[index], region.upper[index])
+        lower, upper = (corner.double().flatten().cpu().numpy() for corner in corners)
+        violated = [Disjunct(lower, upper, *pair) for pair in claim.violations(outputs[index], label)]
+        asked = VnnlibProperty(len(lower), outputs.shape[1], tuple(violated))
+        results = [result for boxes in as_robustness(graph, asked) for result in verifier(boxes.properties)]
+        found.append(_combined([_replayed(network, result, violated) for result in results]))
+    return found
+
+
+def _replayed(network: nn.Module, result: Result, violated: Sequence[Disjunct]) -> Result:
+    """Return a result whose counterexample violates the claim; otherwise there is no verdict."""
+    if result.verdict is not Verdict.SAT or result.counterexample is None:
+        return result.stated()
+    with evaluation_mode(network), torch.no_grad(), full_precision(result.counterexample.device):
+        outputs = network(result.counterexample[None])[0].double().flatten().cpu().numpy()
+    point = result.counterexample.double().flatten().cpu().numpy()
+    if any(disjunct.satisfied_by(point, np.asarray(outputs)) for disjunct in violated):
+        return replace(result.stated(), guarantee=Guarantee.REPLAYED)
+    reason = "the counterexample found does not replay"
+    return replace(result, verdict=Verdict.UNKNOWN, counterexample=None, reason=reason).stated()
+
+
+def _combined(results: Sequence[Result]) -> Result:
+    """Return one result for all ways to violate a claim: a counterexample, or a proof of each."""
+    seconds = sum(result.seconds for result in results)
+    for verdict in (Verdict.SAT, Verdict.TIMEOUT):
+        for result in results:
+            if result.verdict is verdict:
+                return replace(result, seconds=seconds)
+    whole = combine(results)
+    return replace(
+        results[0],
+        verdict=whole.verdict,
+        seconds=seconds,
+        decided_by=whole.decided_by,
+        reason=whole.reason,
+        arithmetic=whole.arithmetic if whole.verdict is Verdict.UNSAT else None,
+        guarantee=whole.guarantee if whole.verdict is Verdict.UNSAT else None,
+    )
