@@ -76,6 +76,13 @@ def test_the_run_directory_works_like_any_other(place, capsys):
     assert torch.allclose(load_trained("here").network(images), small()(images), atol=1e-6)
 
 
+def test_a_report_of_an_onnx_file(place, capsys):
+    assert main(["report", "net.onnx", "--out", "page", "--no-figures"]) == 2
+    assert "steadynet verify net.onnx" in capsys.readouterr().err
+    assert main(["verify", "net.onnx", "--data", "images.npz", "--eps", "0.02"]) == 0
+    assert main(["report", "net.onnx", "--out", "page", "--no-figures"]) == 0
+
+
 def test_normalisation_is_a_part_of_the_network(place):
     images = torch.rand(5, *SHAPE)
     expected = small()((images - 0.5) / 0.25)

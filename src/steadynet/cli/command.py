@@ -143,7 +143,10 @@ def add_json(parser: Parser) -> None:
 def add_runs(parser: Parser) -> None:
     """Add the argument that names what a report is about."""
     parser.add_argument(
-        "runs", nargs="+", metavar="RUNS", help="run directories, experiments, or folders that hold them"
+        "runs",
+        nargs="+",
+        metavar="RUNS",
+        help="run directories, experiments, folders that hold them, or verified ONNX files",
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steadynet.errors import UserError
 from steadynet.experiments.directory import ExperimentDirectory
+from steadynet.networks import is_onnx
 from steadynet.report.read_experiment import read_experiment
 from steadynet.report.records import Experiment
 from steadynet.report.single_runs import read_single_runs
@@ -28,7 +29,7 @@ def collect(folders: Sequence[Path]) -> list[Experiment]:
         UserError: If a folder does not exist or holds no runs, or if a file is damaged.
     """
     experiments, single = [], []
-    for folder in folders:
+    for folder in map(_place, folders):
         found = list(_found(folder))
         if not found:
             problem = "holds no runs" if folder.exists() else "does not exist"
@@ -39,6 +40,16 @@ def collect(folders: Sequence[Path]) -> list[Experiment]:
             else:
                 single.append(path)
     return experiments + read_single_runs(dict.fromkeys(single))
+
+
+def _place(path: Path) -> Path:
+    """Return the run directory that was made of an ONNX file; any other path itself."""
+    if not is_onnx(str(path)) or path.is_dir():
+        return path
+    run = RunDirectory.of_network(path)
+    if not run.is_run():
+        raise UserError(f"there are no results of {path} in {run.path}: steadynet verify {path} --data … --eps …")
+    return run.path
 
 
 def _found(folder: Path, depth: int = 2) -> Iterator[Path]:

@@ -126,6 +126,15 @@ class RunDirectory:
         return self.path / "tensorboard"
 
     @classmethod
+    def of_network(cls, file: str | Path) -> RunDirectory:
+        """Return the run directory of a network that was trained elsewhere, unless the user names another.
+
+        >>> RunDirectory.of_network("models/net.onnx").path.as_posix()
+        'runs/net'
+        """
+        return cls(Path("runs") / (Path(file).name.partition(".")[0] or "network"))
+
+    @classmethod
     def existing(cls, path: str | Path) -> RunDirectory:
         """Return a run directory that must exist.
 

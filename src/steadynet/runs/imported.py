@@ -55,11 +55,6 @@ class ForeignNetwork:
         if not is_onnx(self.source) and not self.weights:
             raise UserError(f"{self.source} has no weights: give them with --weights FILE.pt or FILE.safetensors")
 
-    @property
-    def name(self) -> str:
-        """A name for the network: that of its file, without its ending."""
-        return Path(self.weights or self.source).name.partition(".")[0] or "network"
-
     def fingerprint(self, shape: Sequence[int]) -> str:
         """Return a SHA-256 hash of the network's files and of how it takes its images."""
         digest = hashlib.sha256(repr((self.mean, self.std, tuple(shape))).encode())
@@ -94,7 +89,7 @@ def import_network(foreign: ForeignNetwork, data: str, out: str | Path | None = 
         UserError: The network or the data cannot be read, they do not fit together, or the run directory is that of
             another network.
     """
-    run = RunDirectory(Path(out) if out is not None else Path("runs") / foreign.name)
+    run = RunDirectory(Path(out)) if out is not None else RunDirectory.of_network(foreign.weights or foreign.source)
     images = data_sets.load(data_sets.only_tests(data)).test
     shape = tuple(images.images.shape[1:])
     fingerprint = foreign.fingerprint(shape)
