@@ -45,6 +45,9 @@ def _configure(parser: Parser) -> None:
         metavar="FOLDER",
         help=f"where the network and the property of each wrong verdict are written (default: {EVIDENCE})",
     )
+    parser.add_argument(
+        "--record", metavar="FILE", help="write the result as JSON, for steadynet report --evidence --self-test FILE"
+    )
     add_threads(parser)
     add_verifier_settings(parser, without=("timeout",))
 
@@ -52,11 +55,12 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.self_test.known import Outcome
+    from steadynet.verification.self_test.record import record_of, write_self_test
     from steadynet.verification.self_test.run import SelfTest
     from steadynet.verification.verify import make_verifier
 
     settings = given_verifier(arguments) | {"timeout": arguments.timeout}
-    make_verifier(arguments.verifier, settings)  # reports a missing tool or a misspelt setting at once
+    verifier = make_verifier(arguments.verifier, settings)  # reports a missing tool or a misspelt setting at once
     use_threads(arguments)
     test = SelfTest(arguments.verifier, settings, arguments.networks, arguments.seed, arguments.families)
     found = Counter[Outcome]()
@@ -72,6 +76,8 @@ def _run(arguments: argparse.Namespace) -> int:
             result = test.run(follow, Path(arguments.out))
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(f"stopped: {sum(found.values())} properties were tried") from stop
+    if arguments.record:
+        write_self_test(Path(arguments.record), record_of(test, result, verifier))
     _show(result, arguments.verifier, arguments.out)
     return 1 if result.wrong() else 0
 

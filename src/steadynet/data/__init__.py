@@ -22,6 +22,7 @@ __all__ = [
     "load",
     "only_tests",
     "own_file",
+    "own_path",
     "where",
 ]
 
@@ -65,7 +66,7 @@ def load(source: object) -> Dataset:
     known = available()
     if text in known:
         return known[text]().load()
-    path = Path(text.removeprefix(ALL_TESTS)).expanduser()
+    path = own_path(text)
     if path.suffix in OWN_FILES or (text and path.is_dir()):
         return user_data.load_own(path, all_are_tests=text.startswith(ALL_TESTS))
     if text and path.exists():
@@ -92,5 +93,14 @@ def own_file(source: str) -> Path | None:
     >>> own_file("digits"), str(own_file("mine.npz"))
     (None, 'mine.npz')
     """
-    path = Path(source.removeprefix(ALL_TESTS)).expanduser()
+    path = own_path(source)
     return path if path.suffix in OWN_FILES else None
+
+
+def own_path(source: str) -> Path:
+    """Return the path of a user's own file or folder of images.
+
+    >>> str(own_path("all:mine.npz"))
+    'mine.npz'
+    """
+    return Path(source.removeprefix(ALL_TESTS)).expanduser()

@@ -12,7 +12,7 @@ from steadynet.errors import UserError
 def is_here(source: str) -> bool:
     """Whether a data set, given by name or by file, can be read without a download."""
     known = data.available()
-    return known[source]().is_available() if source in known else Path(source).is_file()
+    return known[source]().is_available() if source in known else data.own_path(source).exists()
 
 
 def load_here(source: str) -> Dataset:
