@@ -64,5 +64,8 @@ class InputRegion:
     def __getitem__(self, rows: Tensor | slice) -> InputRegion:
         return InputRegion(self.lower[rows], self.upper[rows])
 
+    def __repr__(self) -> str:
+        return f"InputRegion({len(self)} boxes of shape {tuple(self.lower.shape[1:])})"
+
     def __len__(self) -> int:
         return len(self.lower)

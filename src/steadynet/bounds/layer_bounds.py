@@ -25,6 +25,10 @@ class LayerBounds:
     relus: Sequence[Interval]
     output: Interval
 
+    def __repr__(self) -> str:
+        share = f"{100 * float(self.stable_share().mean()):.1f} % of the ReLUs stable" if self.relus else "no ReLUs"
+        return f"LayerBounds({self.method}: {len(self.output.lower)} regions, {share})"
+
     def stable(self) -> list[Tensor]:
         """Per ReLU layer, which ReLUs cannot change sign (lower ≥ 0 or upper ≤ 0)."""
         return [layer.stable() for layer in self.relus]

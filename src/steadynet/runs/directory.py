@@ -22,6 +22,9 @@ class RunDirectory:
 
     path: Path
 
+    def __repr__(self) -> str:
+        return f"RunDirectory({str(self.path)!r})"
+
     @property
     def config(self) -> Path:
         """The complete configuration."""

@@ -18,6 +18,7 @@ from steadynet.errors import UserError
 from steadynet.files import read_record, write_json
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.directory import RunDirectory
+from steadynet.runs.progress import ProgressBar
 from steadynet.runs.trained import TrainedNetwork
 
 
@@ -156,7 +157,8 @@ def evaluate(
     *,
     pgd_steps: int = 100,
     restarts: int = 1,
-    on_images: Callable[[int], None] = lambda count: None,
+    on_images: Callable[[int], None] | None = None,
+    progress: bool | None = None,
 ) -> Evaluation:
     """Measure accuracy and, at each radius, accuracy under attack and the share of stable ReLUs.
 
@@ -169,7 +171,8 @@ def evaluate(
         radii: One radius or several. Unless given, the radius that the network was trained for.
         pgd_steps: Steps of the attack.
         restarts: How many times the attack runs, each time from another random start.
-        on_images: Called after each batch with the number of images attacked, for a progress bar.
+        on_images: Called after each batch with the number of images attacked, for a progress bar of your own.
+        progress: Whether to show a progress bar. Unless given, notebooks show one if there is no ``on_images``.
 
     Returns:
         The measurements, one record per radius in ``radii``.
@@ -199,6 +202,26 @@ def evaluate(
     if not all(bool(weights.isfinite().all()) for weights in network.state_dict().values()):
         raise UserError(f"{type(network).__name__} has weights that are NaN or infinite: there is nothing to measure")
     radii = [radii] if isinstance(radii, (int, float)) else radii
+    with ProgressBar("attacking", False if progress is None and on_images is not None else progress) as bar:
+        bar.start(len(images) * len(radii))
+
+        def follow(count: int) -> None:
+            bar.move(count)
+            if on_images is not None:
+                on_images(count)
+
+        return _measured(network, images, radii, pgd_steps, restarts, follow)
+
+
+def _measured(
+    network: nn.Module,
+    images: Images,
+    radii: Sequence[float],
+    pgd_steps: int,
+    restarts: int,
+    on_images: Callable[[int], None],
+) -> Evaluation:
+    """Return what :func:`evaluate` measures."""
     shares = _stable_shares(network, images, radii)
     return Evaluation(
         images=len(images),

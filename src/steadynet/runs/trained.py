@@ -30,6 +30,9 @@ class TrainedNetwork:
     config: RunConfig
     run: RunDirectory
 
+    def __repr__(self) -> str:
+        return f"TrainedNetwork({self.config.model} on {self.config.data}, from {str(self.run.path)!r})"
+
     def data(self) -> data.Dataset:
         """Load the data set that it was trained on."""
         return data.load(self.config.data)

@@ -27,7 +27,7 @@ from steadynet.runs.tensors import save_tensors
 from steadynet.training.distributed.process_group import join_process_group
 from steadynet.training.interruption import InterruptedByUserError, Interruption
 from steadynet.training.notation import Phase
-from steadynet.training.observer import Observer, Position, SilentObserver
+from steadynet.training.observer import Observer, Position, SilentObserver, following
 from steadynet.training.preparation import (
     check_place,
     fitting_network,
@@ -53,6 +53,7 @@ def train(
     data: object = None,
     overwrite: bool = False,
     observer: Observer | None = None,
+    progress: bool | None = None,
 ) -> RunDirectory:
     """Train a network and write it, with everything measured on the way, into a run directory.
 
@@ -62,7 +63,8 @@ def train(
         network: A network to train instead of the one that the settings name. It is trained in place.
         data: A data set instead of the one that the settings name: anything that :func:`steadynet.data.load` takes.
         overwrite: Whether to replace a run that is in ``out``.
-        observer: Who follows the training, such as a progress bar.
+        observer: Who follows the training.
+        progress: Whether to show a progress bar. Unless given, notebooks show one if there is no observer.
 
     Returns:
         The run directory, for :func:`~steadynet.runs.trained.load_trained`.
@@ -101,7 +103,8 @@ def train(
         state = assemble(settings, run, network, dataset, group)
         group.on_rank_zero(lambda: open_run(run, settings, config, overwrite))
         state.settings = dataclasses.replace(settings, sources=run.method_sources)  # whatever happens to the originals
-        return run_phases(state, observer or SilentObserver())
+        with following(observer, progress) as followed:
+            return run_phases(state, followed)
 
 
 def resume(
@@ -110,6 +113,7 @@ def resume(
     network: nn.Module | None = None,
     data: object = None,
     observer: Observer | None = None,
+    progress: bool | None = None,
     device: str | None = None,
     threads: int | None = None,
 ) -> RunDirectory:
@@ -122,7 +126,8 @@ def resume(
         out: The run directory.
         network: The network, if one was given to :func:`train`.
         data: The data set, if one was given to :func:`train`.
-        observer: Who follows the training, such as a progress bar.
+        observer: Who follows the training.
+        progress: Whether to show a progress bar. Unless given, notebooks show one if there is no observer.
         device: Another device than before.
         threads: Another number of CPU threads than before.
 
@@ -159,7 +164,8 @@ def resume(
         group.on_rank_zero(lambda: keep_sources(run, settings))
         if run.checkpoint.is_file():
             restore(state)
-        return run_phases(state, observer or SilentObserver())
+        with following(observer, progress) as followed:
+            return run_phases(state, followed)
 
 
 def run_phases(state: TrainingState, observer: Observer) -> RunDirectory:

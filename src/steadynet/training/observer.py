@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from steadynet.runs.metrics import EpochMetrics
+from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import Phase
 
 
@@ -62,3 +65,41 @@ class SilentObserver:
 
     def on_epoch(self, metrics: EpochMetrics) -> None:
         """Do nothing."""
+
+
+class ProgressObserver:
+    """An observer that moves a progress bar and passes everything on to another observer."""
+
+    def __init__(self, bar: ProgressBar, inner: Observer) -> None:
+        self.bar, self.inner, self.epochs = bar, inner, 0
+
+    def on_start(self, epochs: int, batches: int, position: Position) -> None:
+        """Show the bar, which counts the batches of all epochs."""
+        self.epochs = epochs
+        self.bar.start(epochs * batches, position.epoch * batches + position.batch)
+        self.inner.on_start(epochs, batches, position)
+
+    def on_batch(self, position: Position, phase: Phase, radius: float) -> None:
+        """Move the bar and show the loss terms beside it."""
+        terms = "  ".join(f"{name} {value:.2f}" for name, value in position.means().items())
+        self.bar.move(1, f"epoch {position.epoch + 1}/{self.epochs}  {terms}")
+        self.inner.on_batch(position, phase, radius)
+
+    def on_epoch(self, metrics: EpochMetrics) -> None:
+        """Show the accuracy on the validation images, if it was measured."""
+        if metrics.validation_accuracy is not None:
+            self.bar.move(0, f"epoch {metrics.epoch}/{self.epochs}  accuracy {100 * metrics.validation_accuracy:.1f} %")
+        self.inner.on_epoch(metrics)
+
+
+@contextmanager
+def following(observer: Observer | None, progress: bool | None) -> Iterator[Observer]:
+    """Yield the observer of a training.
+
+    Args:
+        observer: The observer that the caller gave, if there is one.
+        progress: Whether to show a progress bar, too. None shows one in notebooks, unless there is an observer.
+    """
+    wanted = False if progress is None and observer is not None else progress
+    with ProgressBar("training", wanted) as bar:
+        yield ProgressObserver(bar, observer or SilentObserver())

@@ -19,13 +19,22 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.verification.properties import Guarantee, Result, Verdict
 from steadynet.verification.property_network import as_robustness
 from steadynet.verification.verifiers import Verifier
+from steadynet.verification.verifiers.base import OnResult
 from steadynet.verification.vnncomp import combine
 
 
 def decide_claim(
-    network: nn.Module, images: Tensor, labels: Tensor, region: InputRegion, claim: Claim, verifier: Verifier
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    region: InputRegion,
+    claim: Claim,
+    verifier: Verifier,
+    on_result: OnResult,
 ) -> list[Result]:
     """Decide whether a claim holds in the box of each image.
+
+    ``on_result`` is called once per image, with its index and its result.
 
     Returns:
         One result per image. A counterexample is replayed: the network's outputs there violate the claim.
@@ -42,6 +51,7 @@ def decide_claim(
         asked = VnnlibProperty(len(lower), outputs.shape[1], tuple(violated))
         results = [result for boxes in as_robustness(graph, asked) for result in verifier(boxes.properties)]
         found.append(_combined([_replayed(network, result, violated) for result in results]))
+        on_result(index, found[-1])
     return found
 
 

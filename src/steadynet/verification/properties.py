@@ -136,6 +136,11 @@ class Properties:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        return (
+            f"Properties({len(self)} of {type(self.network).__name__}, images of shape {tuple(self.images.shape[1:])})"
+        )
+
     def __getitem__(self, rows: Tensor | slice) -> Properties:
         origin = None if self.origin is None else self.origin[rows.to("cpu") if isinstance(rows, Tensor) else rows]
         images, labels, region = self.images[rows], self.labels[rows], self.region[rows]
@@ -205,6 +210,8 @@ class Result:
 
     Example:
         >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
+        >>> result
+        Result(unsat in 0.2 s by crown)
         >>> result.verdict.value, str(result.decided_by), str(result.stated().guarantee)
         ('unsat', 'crown', 'tool')
     """
@@ -220,6 +227,11 @@ class Result:
     reason: str = ""
     arithmetic: Arithmetic | None = None
     guarantee: Guarantee | None = None
+
+    def __repr__(self) -> str:
+        by = f" by {self.decided_by}" if self.decided_by else ""
+        reason = f": {self.reason}" if self.reason else ""
+        return f"Result({self.verdict.value} in {self.seconds:.2g} s{by}{reason})"
 
     def stated(self) -> Result:
         """Return the result with a guarantee. A proof that states none is another program's word on exact arithmetic.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -41,7 +41,7 @@ class Radius:
 
     proved: float
     refuted: float | None
-    counterexample: Tensor | None = None
+    counterexample: Tensor | None = field(default=None, repr=False)
     seconds: float = 0.0
     open_at: float | None = None
 

@@ -14,36 +14,48 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.verification.properties import Properties, Result
 from steadynet.verification.verifiers import Verifier
+from steadynet.verification.verifiers.base import OnResult
 from steadynet.verification.verify import replay_counterexample
 
 
 def decide_region(
-    network: nn.Module, images: Tensor, labels: Tensor, region: BoxRegion | LinearRegion, verifier: Verifier
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    region: BoxRegion | LinearRegion,
+    verifier: Verifier,
+    on_result: OnResult,
 ) -> list[Result]:
     """Decide whether each image keeps its label in its region.
+
+    ``on_result`` is called once per image, with its index and its result.
 
     Returns:
         One result per image. Counterexamples are images, also where the region is described by other numbers.
     """
     if isinstance(region, BoxRegion):
         boxes = region.around(images)
-        return _replayed(Properties(network, boxes.project(images), labels, boxes), verifier)
+        return _replayed(Properties(network, boxes.project(images), labels, boxes), verifier, on_result)
     if not len(images):
         return []
     with evaluation_mode(network):
         graph = graph_of(network, tuple(images.shape[1:]))
     found = []
-    for layers, label in zip(region.layers(images), labels, strict=True):
+    for index, (layers, label) in enumerate(zip(region.layers(images), labels, strict=True)):
         first = graph_of(layers, (len(region.low),))
         longer = GraphNetwork(graph.after(first), (len(region.low),)).to(images.device)
         box = region.box(1, images)
         (result,) = _replayed(Properties(longer, _middle(box), label[None], box), verifier)
         found.append(_with_image(result, layers))
+        on_result(index, result)
     return found
 
 
-def _replayed(properties: Properties, verifier: Verifier) -> list[Result]:
-    return [replay_counterexample(properties, index, result) for index, result in enumerate(verifier(properties))]
+def _replayed(
+    properties: Properties, verifier: Verifier, on_result: OnResult = lambda index, result: None
+) -> list[Result]:
+    results = verifier(properties, on_result)
+    return [replay_counterexample(properties, index, result) for index, result in enumerate(results)]
 
 
 def _middle(box: InputRegion) -> Tensor:

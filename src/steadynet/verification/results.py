@@ -115,14 +115,10 @@ class Results(Sequence[Result]):
             most: How many images to draw at most; refuted ones come first.
 
         Returns:
-            The figure.
+            The figure, which notebooks show.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise UserError("plot needs the package matplotlib: pip install 'steadynet[notebook]'") from error
         order = sorted(range(len(self)), key=lambda index: self.results[index].verdict is not Verdict.SAT)[:most]
-        figure = Figure(figsize=(1.6 * max(len(order), 2), 3.6), layout="constrained")
+        figure = _empty_figure(1.6 * max(len(order), 2), 3.6)
         axes = figure.subplots(2, max(len(order), 1), squeeze=False)
         for column, index in enumerate(order):
             result = self.results[index]
@@ -157,6 +153,22 @@ class Results(Sequence[Result]):
             f"<td style='color:{colour}'>{WORDS[result.verdict]}</td><td>{point}</td><td>{result.seconds:.2g}</td>"
             f"<td>{said}</td></tr>"
         )
+
+
+def _empty_figure(width: float, height: float) -> Figure:
+    """Return a figure that notebooks show, although it was made without ``matplotlib.pyplot``. Sizes are in inches."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UserError("plot needs the package matplotlib: pip install 'steadynet[notebook]'") from error
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
+
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def _pixels(image: Tensor) -> np.ndarray[Any, Any]:

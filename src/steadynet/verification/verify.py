@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -16,12 +17,14 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import make
 from steadynet.regions import BoxRegion, LinearRegion
+from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import parse_radius
 from steadynet.verification import verifiers
 from steadynet.verification.given import given_images, given_network, in_precision_of
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
-from steadynet.verification.results import Results
+from steadynet.verification.results import WORDS, Results
 from steadynet.verification.verifiers import Verifier
+from steadynet.verification.verifiers.base import OnResult
 
 
 @overload
@@ -34,6 +37,7 @@ def verify(
     *,
     region: BoxRegion | LinearRegion | None = None,
     claim: Claim | None = None,
+    progress: bool | None = None,
     **settings: object,
 ) -> Results: ...
 @overload
@@ -46,6 +50,7 @@ def verify(
     *,
     region: None = None,
     claim: Claim | None = None,
+    progress: bool | None = None,
     **settings: object,
 ) -> dict[float, Results]: ...
 def verify(
@@ -57,6 +62,7 @@ def verify(
     *,
     region: BoxRegion | LinearRegion | None = None,
     claim: Claim | None = None,
+    progress: bool | None = None,
     **settings: object,
 ) -> Results | dict[float, Results]:
     """Decide whether each image keeps its label everywhere within distance ``eps`` (L∞), or in another region.
@@ -73,6 +79,7 @@ def verify(
         verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         region: Another region than an ε-box, instead of ``eps``: see :mod:`steadynet.regions`.
         claim: Another claim than that the label stays: see :mod:`steadynet.claims`.
+        progress: Whether to show a progress bar. Unless given, notebooks show one.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
     Returns:
@@ -99,19 +106,26 @@ def verify(
         raise UserError("verify needs a radius, such as eps=0.1 or eps='8/255', or a region, and not both")
     network = given_network(model, tuple(pixels.shape[1:]))
     device = device_of(network)
-    asked = _Asked(
-        network,
-        in_precision_of(network, pixels).to(device),
-        numbers.to(device),
-        claim,
-        make_verifier(verifier, settings),
-    )
-    if region is not None:
-        return asked.in_region(region)
+    pixels, numbers = in_precision_of(network, pixels).to(device), numbers.to(device)
+    chosen = make_verifier(verifier, settings)
+    several = isinstance(eps, Sequence) and not isinstance(eps, str)
+    radii = _radii(eps)
+    with ProgressBar("verifying", progress) as bar:
+        bar.start(len(pixels) * (1 if region is not None else len(radii)))
+        asked = _Asked(network, pixels, numbers, claim, chosen, bar)
+        if region is not None:
+            return asked.in_region(region)
+        found = {radius: asked.within(radius) for radius in radii}
+    return found if several else found[radii[0]]
+
+
+def _radii(eps: float | str | Sequence[float | str] | None) -> list[float]:
+    """Return the different radii that are given, in their order."""
+    if eps is None:
+        return []
     if isinstance(eps, Sequence) and not isinstance(eps, str):
-        return {radius: asked.within(radius) for radius in dict.fromkeys(parse_radius(radius) for radius in eps)}
-    assert eps is not None
-    return asked.within(parse_radius(eps))
+        return list(dict.fromkeys(parse_radius(radius) for radius in eps))
+    return [parse_radius(eps)]
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,7 @@ class _Asked:
     labels: Tensor
     claim: Claim | None
     verifier: Verifier
+    bar: ProgressBar
 
     def within(self, eps: float) -> Results:
         """Decide the properties at one radius."""
@@ -130,7 +145,8 @@ class _Asked:
             return self._claimed(InputRegion.around(self.images, eps), eps, "")
         properties = Properties.around(self.network, self.images, self.labels, eps)
         found = [
-            replay_counterexample(properties, index, result) for index, result in enumerate(self.verifier(properties))
+            replay_counterexample(properties, index, result)
+            for index, result in enumerate(self.verifier(properties, self._follow(f"ε {eps:.4g}")))
         ]
         return self._results(found, eps, "")
 
@@ -139,7 +155,9 @@ class _Asked:
         from steadynet.verification.region_properties import decide_region
 
         if self.claim is None:
-            found = decide_region(self.network, self.images, self.labels, region, self.verifier)
+            found = decide_region(
+                self.network, self.images, self.labels, region, self.verifier, self._follow(region.name)
+            )
             return self._results(found, None, region.name)
         if isinstance(region, LinearRegion):
             raise UserError(f"a claim is decided in boxes, and {region.name} is none: leave out claim or region")
@@ -149,8 +167,19 @@ class _Asked:
         from steadynet.verification.claim_properties import decide_claim
 
         assert self.claim is not None
-        found = decide_claim(self.network, self.images, self.labels, boxes, self.claim, self.verifier)
+        follow = self._follow(name or f"ε {eps:.4g}")
+        found = decide_claim(self.network, self.images, self.labels, boxes, self.claim, self.verifier, follow)
         return self._results(found, eps, name)
+
+    def _follow(self, region: str) -> OnResult:
+        """Return a function that moves the progress bar by one property and shows the number of each verdict."""
+        counts: Counter[str] = Counter()
+
+        def follow(index: int, result: Result) -> None:
+            counts[WORDS[result.verdict]] += 1
+            self.bar.move(1, f"{region}: " + ", ".join(f"{number} {word}" for word, number in counts.items()))
+
+        return follow
 
     def _results(self, found: list[Result], eps: float | None, region: str) -> Results:
         return Results(_unless_all_fail(found, self.verifier), self.images.cpu(), self.labels.cpu(), eps, region)

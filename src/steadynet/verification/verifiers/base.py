@@ -63,10 +63,20 @@ class Verifier(ABC):
                 and its result.
         """
 
-    def __call__(self, properties: Properties) -> list[Result]:
-        """Decide every property and return the results in the order of the properties."""
+    def __call__(self, properties: Properties, on_result: OnResult = lambda index, result: None) -> list[Result]:
+        """Decide every property and return the results in the order of the properties.
+
+        Args:
+            properties: The properties.
+            on_result: Called once per property as soon as it is decided, as in :meth:`verify`.
+        """
         found: dict[int, Result] = {}
-        self.verify(properties, found.__setitem__)
+
+        def record(index: int, result: Result) -> None:
+            found[index] = result
+            on_result(index, result)
+
+        self.verify(properties, record)
         return [found[index].stated() for index in range(len(properties))]
 
     def described_settings(self) -> dict[str, str]:
