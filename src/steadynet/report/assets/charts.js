@@ -11,13 +11,14 @@ function plotly() {
   return window.Plotly;
 }
 
+const whenIdle = (draw) => window.requestIdleCallback ? requestIdleCallback(draw, { timeout: 1000 }) : setTimeout(draw, 50);
 const waiting = new Map(); // from an element to the function that draws it
 const inView = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((entry) => entry.isIntersecting)) {
     inView.unobserve(entry.target);
     const draw = waiting.get(entry.target);
-    if (document.readyState === "complete") setTimeout(draw, 0);
-    else addEventListener("load", () => setTimeout(draw, 0)); // first the page, then its charts
+    if (document.readyState === "complete") whenIdle(draw);
+    else addEventListener("load", () => whenIdle(draw)); // first the page, then its charts
   }
 }, { rootMargin: "300px" });
 
