@@ -22,7 +22,7 @@ def test_it_opens_in_three_seconds_with_5000_properties(driver, page):
             break
     assert took < 3
     assert texts(driver, "#count")[0].startswith("5,000 of 5,000 properties")
-    assert driver.execute_script("return document.querySelectorAll('.card').length") == 60
+    assert driver.execute_script("return document.querySelectorAll('.card').length") == 24
 
 
 def test_nothing_is_fetched_and_nothing_is_complained_about(driver, page):
@@ -97,7 +97,7 @@ def test_pictures_show_image_counterexample_and_difference(opened):
 
 def test_more_cards_come_by_scrolling(opened):
     opened.execute_script("document.querySelector('.more').scrollIntoView()")
-    until(opened, "return document.querySelectorAll('.card').length > 60")
+    until(opened, "return document.querySelectorAll('.card').length > 24")
 
 
 def test_hostile_text_is_shown_as_it_is(opened):

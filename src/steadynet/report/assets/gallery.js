@@ -1,6 +1,6 @@
 // The gallery: one card per property, with its image and its counterexample.
 
-const CARDS_AT_ONCE = 60;
+const CARDS_AT_ONCE = 24;
 const BRIGHTER = [213, 94, 0]; // the colours of a difference of +ε and of −ε
 const DARKER = [0, 114, 178];
 const VERIFIED = new Set(GALLERY.columns.run.map((run, number) => `${run}/${GALLERY.columns.eps[number]}`));
