@@ -83,6 +83,35 @@ def test_a_report_of_an_onnx_file(place, capsys):
     assert main(["report", "net.onnx", "--out", "page", "--no-figures"]) == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--brightness", "-0.001", "0.001"],
+        ["--contrast", "0.999", "1.001"],
+        ["--patch", "0", "0", "1", "1"],
+        ["--channel-eps", "0.001"],
+        ["--region", "limits.npz"],
+    ],
+)
+def test_other_regions(place, words, capsys):
+    images = np.load("images.npz")["X"]
+    np.savez("limits.npz", lower=images - 0.001, upper=images + 0.001)
+    assert main(["verify", "net.onnx", "--data", "images.npz", *words, "--timeout", "10", "--json"]) == 0
+    found = summary(capsys)
+    assert found["properties"] == 6
+    assert found["proved"] + found["refuted"] == 6
+    assert found["proved"] or "--patch" in words
+    rows = (place / "runs" / "net" / "regions.csv").read_text().splitlines()
+    assert len(rows) == 7
+    assert main(["verify", "net.onnx", "--data", "images.npz", *words, "--eps", "0.1"]) == 2
+
+
+def test_limits_that_do_not_fit(place, capsys):
+    np.savez("limits.npz", lower=np.zeros(3), upper=np.ones(3))
+    assert main(["verify", "net.onnx", "--data", "images.npz", "--region", "limits.npz"]) == 2
+    assert "fit neither" in capsys.readouterr().err
+
+
 def test_normalisation_is_a_part_of_the_network(place):
     images = torch.rand(5, *SHAPE)
     expected = small()((images - 0.5) / 0.25)

@@ -185,9 +185,12 @@ def test_a_network_that_breaks_is_an_error_with_its_reason(name):
         raise ZeroDivisionError("boom")
 
     network = Written(breaks, first=nn.Linear(1, 2))
-    results = verify(network, torch.tensor([[0.9], [0.1]]), torch.tensor([0, 1]), 0.1, name, timeout=5)
+    images, labels = torch.tensor([[0.9], [0.1]]), torch.tensor([0, 1])
+    results = available()[name](timeout=5)(Properties.around(network, images, labels, 0.1))
     assert verdicts(results) == ["error", "error"]
     assert all("boom" in result.reason for result in results)
+    with pytest.raises(UserError, match="boom"):
+        verify(network, images, labels, 0.1, name, timeout=5)
 
 
 @every
@@ -213,9 +216,13 @@ def test_one_property_that_breaks_leaves_the_others(name, monkeypatch):
 @every
 def test_an_unknown_operation_is_an_error_that_names_it(name):
     network = Written(lambda self, images: self.first(images).sin(), first=nn.Linear(1, 2))
-    (result,) = verify(network, torch.tensor([[0.9]]), network(torch.tensor([[0.9]])).argmax(1), 0.1, name, timeout=5)
+    image = torch.tensor([[0.9]])
+    label = network(image).argmax(1)
+    (result,) = available()[name](timeout=5)(Properties.around(network, image, label, 0.1))
     assert result.verdict is Verdict.ERROR
     assert "sin" in result.reason
+    with pytest.raises(UserError, match="sin"):
+        verify(network, image, label, 0.1, name, timeout=5)
 
 
 def test_the_times_of_the_properties_add_up_to_the_wall_time():

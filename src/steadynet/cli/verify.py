@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steadynet.cli.command import Command, add_device, add_json, add_threads, use_threads
 from steadynet.cli.parsing import Parser
 from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifier
+from steadynet.cli.region_verification import add_regions, verify_regions, wants_region
 from steadynet.cli.selection import add_selection, select
 from steadynet.cli.vnncomp import TIMEOUT, decide_one
 from steadynet.errors import UserError
@@ -37,12 +38,15 @@ def _configure(parser: Parser) -> None:
         metavar="NAME=ONNX",
         help="verify this ONNX network instead; then NETWORK is a VNN-LIB file with the property",
     )
+    add_regions(parser)
     add_verifier_settings(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
         _verify_property_file(arguments)
+    elif wants_region(arguments):
+        verify_regions(arguments)
     else:
         _verify_run(arguments)
 

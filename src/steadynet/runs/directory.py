@@ -76,6 +76,11 @@ class RunDirectory:
         return self.path / "verdicts.csv"
 
     @property
+    def regions(self) -> Path:
+        """The verdicts of regions other than ε-boxes, of the last verification: one row per image."""
+        return self.path / "regions.csv"
+
+    @property
     def radii(self) -> Path:
         """The largest proved and the smallest refuted radius of images: one row per image."""
         return self.path / "radii.csv"

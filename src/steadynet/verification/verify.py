@@ -14,6 +14,7 @@ from steadynet.claims import Claim
 from steadynet.data.samples import yields_samples
 from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
+from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import make
 from steadynet.regions import BoxRegion, LinearRegion
@@ -182,15 +183,10 @@ class _Asked:
         return follow
 
     def _results(self, found: list[Result], eps: float | None, region: str) -> Results:
-        return Results(_unless_all_fail(found, self.verifier), self.images.cpu(), self.labels.cpu(), eps, region)
-
-
-def _unless_all_fail(found: list[Result], verifier: Verifier) -> tuple[Result, ...]:
-    """Return the results, or raise the error that all of them share: a network without bounds, most likely."""
-    reasons = {result.reason for result in found}
-    if len(reasons) == 1 and all(result.verdict is Verdict.ERROR for result in found):
-        raise UserError(f"{verifier.name} cannot verify this network: {reasons.pop()}")
-    return tuple(found)
+        if found and all(result.verdict is Verdict.ERROR for result in found):
+            with evaluation_mode(self.network):
+                graph_of(self.network, tuple(self.images.shape[1:]))  # raises if no bounds are known for the network
+        return Results(tuple(found), self.images.cpu(), self.labels.cpu(), eps, region)
 
 
 def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
