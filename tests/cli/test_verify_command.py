@@ -123,7 +123,7 @@ def test_numbers_computed_by_hand(tmp_path, capsys):
         "refuted (SAT)": "1/5 (20.0 %)",
         "time-outs": "1/5 (20.0 %)",
         "errors": "1/5 (20.0 %)",
-        "stable neurons (crown)": "70.0 % of 3",
+        "stable neurons (crown)": "70.0 % (3 of 5 images)",
         "Time": "15.0 s",
         "Time_U+T": "21.5 s",
         "PGD-100 accuracy": "3/5 (60.0 %)",

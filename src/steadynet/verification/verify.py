@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -16,14 +16,13 @@ from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.plugins import make
 from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import parse_radius
-from steadynet.verification import verifiers
 from steadynet.verification.given import given_images, given_network, in_precision_of
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.results import WORDS, Results
+from steadynet.verification.verifier_choice import make_verifier as make_verifier
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verifiers.base import OnResult
 
@@ -187,27 +186,6 @@ class _Asked:
             with evaluation_mode(self.network):
                 graph_of(self.network, tuple(self.images.shape[1:]))  # raises if no bounds are known for the network
         return Results(tuple(found), self.images.cpu(), self.labels.cpu(), eps, region)
-
-
-def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
-    """Make a verifier from its name and its settings.
-
-    Args:
-        name: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
-        settings: The values of its settings. Those that are missing have their defaults.
-
-    Returns:
-        The verifier, which can be called with :class:`~steadynet.verification.properties.Properties`.
-
-    Raises:
-        UserError: The verifier or a setting is unknown (the message names the nearest one), a value does not fit, or
-            the verifier needs a program that is not installed.
-
-    Example:
-        >>> make_verifier("milp", {"timeout": 5}).timeout
-        5
-    """
-    return make(verifiers.named(name), settings)
 
 
 def replay_counterexample(properties: Properties, index: int, result: Result) -> Result:
