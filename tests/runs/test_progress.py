@@ -148,5 +148,5 @@ def test_objects_describe_themselves_in_one_short_line(tmp_path):
         assert len(repr(each).replace(str(tmp_path), "")) < 150
         assert "\n" not in repr(each)
         assert "tensor" not in repr(each)
-    assert repr(objects[4]) == "Result(sat in 0.25 s by attack)"
+    assert repr(objects[4]) == "Result(sat in 0.25 s, attack)"
     assert repr(RunDirectory(Path("runs/first"))) == "RunDirectory('runs/first')"

@@ -211,7 +211,7 @@ class Result:
     Example:
         >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
         >>> result
-        Result(unsat in 0.2 s by crown)
+        Result(unsat in 0.2 s, crown)
         >>> result.verdict.value, str(result.decided_by), str(result.stated().guarantee)
         ('unsat', 'crown', 'tool')
     """
@@ -229,9 +229,8 @@ class Result:
     guarantee: Guarantee | None = None
 
     def __repr__(self) -> str:
-        by = f" by {self.decided_by}" if self.decided_by else ""
-        reason = f": {self.reason}" if self.reason else ""
-        return f"Result({self.verdict.value} in {self.seconds:.2g} s{by}{reason})"
+        notes = "".join(f", {text}" for text in (self.decided_by, self.reason) if text)
+        return f"Result({self.verdict.value} in {self.seconds:.2g} s{notes})"
 
     def stated(self) -> Result:
         """Return the result with a guarantee. A proof that states none is another program's word on exact arithmetic.
