@@ -41,8 +41,8 @@ from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.verification.instances import read_instances
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.property_network import as_robustness
-from steadynet.verification.verifiers import alpha_beta_crown
-from steadynet.verification.verify import make_verifier, replay_counterexample
+from steadynet.verification.replay import replay_counterexample
+from steadynet.verification.verifiers import alpha_beta_crown, make_verifier
 from steadynet.verification.vnncomp import Instance
 
 OURS = "branch_and_bound"

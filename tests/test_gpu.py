@@ -21,7 +21,7 @@ from steadynet.verification.properties import Properties, Verdict, is_counterexa
 from steadynet.verification.run import RunVerification
 from steadynet.verification.search import input_splitting as boxes
 from steadynet.verification.verdicts import load_counterexample
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 from verified import RADII, rows_of
 
 # who decides some property of a random network -> its seed

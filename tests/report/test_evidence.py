@@ -28,7 +28,7 @@ from steadynet.report.intervals import clopper_pearson
 from steadynet.report.pdf import BOTTOM, COLUMN, HEIGHT, LEFT, TOP, Table, Text, lay_out, write_pdf
 from steadynet.verification.self_test import record as records
 from steadynet.verification.stored_verifier import settings_as_flags, stored_verifier
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 from verified import refused, rewrite, said, train_tiny
 
 # The network below gives label 0 to x with x[0] > 0.5: a property at ε holds if x[0] is farther than ε from 0.5.

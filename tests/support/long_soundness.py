@@ -26,7 +26,7 @@ from steadynet.verification.search import input_splitting, pipeline, program_spl
 from steadynet.verification.self_test.families import FAMILIES
 from steadynet.verification.self_test.known import Outcome
 from steadynet.verification.self_test.run import SelfTest
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 OURS = ("branch_and_bound", "milp")
 OTHERS = ("marabou", "alpha_beta_crown")

@@ -22,9 +22,9 @@ from steadynet import Verdict
 from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.verification.properties import Properties
+from steadynet.verification.verifiers import make_verifier
 from steadynet.verification.verifiers.alpha_beta_crown import read_result
 from steadynet.verification.verifiers.external import parse_counterexample
-from steadynet.verification.verify import make_verifier
 
 DATA = Path(__file__).parent / "data"
 

@@ -12,8 +12,8 @@ from test_verifiers_contract import threshold
 from steadynet import Verdict, verify
 from steadynet.errors import UserError
 from steadynet.verification.processes import MARK
+from steadynet.verification.verifiers import make_verifier
 from steadynet.verification.verifiers.external import parse_counterexample
-from steadynet.verification.verify import make_verifier
 from tools import write_tool
 
 ROBUST, REFUTABLE = (torch.tensor([[0.9]]), torch.tensor([0])), (torch.tensor([[0.55]]), torch.tensor([0]))

@@ -15,7 +15,7 @@ from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.verification.properties import Properties, is_counterexample
 from steadynet.verification.radius import Radius, RadiusSearch
 from steadynet.verification.radius_table import certified_accuracy
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from steadynet.verification import verdict_key
 from steadynet.verification.row_file import RowFile, as_line
 from steadynet.verification.verdict_key import NEVER_AGAIN, instance_key, property_keys
 from steadynet.verification.verdicts import COLUMNS, OLD_COLUMNS, read_rows
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 from verified import SELECTION, found, refused, rewrite, rows_of, said
 
 IMAGES, LABELS = torch.rand(2, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])

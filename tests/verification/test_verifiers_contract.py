@@ -17,8 +17,8 @@ from steadynet.graph.rounding import Arithmetic
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import settings_of
 from steadynet.verification.properties import Guarantee, Properties, Result, is_counterexample
-from steadynet.verification.verifiers import available
-from steadynet.verification.verify import make_verifier, replay_counterexample
+from steadynet.verification.replay import replay_counterexample
+from steadynet.verification.verifiers import available, make_verifier
 
 NAMES = sorted(available())
 every = pytest.mark.parametrize("name", NAMES, indirect=True)

@@ -26,7 +26,7 @@ from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.verification.instances import COLUMNS, InstanceRow, ResultTable
 from steadynet.verification.properties import Guarantee, Verdict
 from steadynet.verification.property_network import as_robustness
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 from steadynet.verification.vnncomp import Instance, InstanceResult, decide
 
 VNNCOMP = SHARED / "vnncomp"

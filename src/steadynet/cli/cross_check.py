@@ -36,7 +36,7 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.cross_check import CrossCheck
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     settings = given_verifiers(arguments, arguments.verifiers)
     verifiers = [make_verifier(name, given) for name, given in settings.items()]  # reports a missing tool at once

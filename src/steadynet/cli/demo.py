@@ -114,7 +114,7 @@ def _verify(trained: TrainedNetwork) -> VerdictSummary:
     from steadynet.cli.display.verification import follow_verification
     from steadynet.verification.run import RunVerification
     from steadynet.verification.summary import summarise
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     test = trained.data().test
     images = test.first_of_each_class(PER_CLASS)

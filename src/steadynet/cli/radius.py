@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from steadynet.verification.given import in_precision_of
     from steadynet.verification.radius import RadiusSearch
     from steadynet.verification.radius_table import rows_of, write_radii
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     verifier = make_verifier(arguments.verifier, {"timeout": TIMEOUT} | given_verifier(arguments))
     most, tolerance = parse_radius(arguments.max_eps), parse_radius(arguments.tolerance)

@@ -53,7 +53,7 @@ def verify_regions(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.verification.given import in_precision_of
     from steadynet.verification.region_properties import decide_region
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     if arguments.eps or sum(getattr(arguments, name) is not None for name in FLAGS) > 1:
         raise UserError("give one region only: --eps, --region, --brightness, --contrast, --patch or --channel-eps")

@@ -57,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from steadynet.verification.self_test.known import Outcome
     from steadynet.verification.self_test.record import record_of, write_self_test
     from steadynet.verification.self_test.run import SelfTest
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     settings = given_verifier(arguments) | {"timeout": arguments.timeout}
     verifier = make_verifier(arguments.verifier, settings)  # reports a missing tool or a misspelt setting at once

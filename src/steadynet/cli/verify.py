@@ -100,7 +100,7 @@ def _verification(arguments: argparse.Namespace) -> RunVerification:
 
     from steadynet.devices import DEVICES, pick_device
     from steadynet.verification.run import RunVerification
-    from steadynet.verification.verify import make_verifier
+    from steadynet.verification.verifiers import make_verifier
 
     verifier = make_verifier(arguments.verifier, given_verifier(arguments))
     device = pick_device(arguments.device, DEVICES)

@@ -47,7 +47,7 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     import torch
 
-    from steadynet.verification.verifier_choice import make_verifier
+    from steadynet.verification.verifiers import make_verifier
     from steadynet.verification.vnncomp import Instance
 
     settings = given_verifier(arguments)

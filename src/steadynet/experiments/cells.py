@@ -37,7 +37,7 @@ from steadynet.plugins import fits, settings_of
 from steadynet.training.notation import parse_phases, parse_radius
 from steadynet.training.settings import TrainingSettings, resolve
 from steadynet.verification import verifiers
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 MACHINE = ("device", "threads", "tensorboard")  # settings that say where to train, not what is trained
 SEARCH = "search"  # the setting that runs of earlier versions do not have: they all have the search "paper"

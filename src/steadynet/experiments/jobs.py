@@ -27,7 +27,7 @@ from steadynet.training.notation import Phase
 from steadynet.training.observer import Position
 from steadynet.training.settings import resolve
 from steadynet.verification.run import RunVerification
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 REPORT_EVERY = 0.2  # seconds
 

@@ -14,7 +14,7 @@ from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import load_trained
 from steadynet.verification.verdict_key import property_keys
 from steadynet.verification.verdicts import Row, VerdictFile, read_rows
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 
 @dataclass(frozen=True)

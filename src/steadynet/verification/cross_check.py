@@ -23,9 +23,9 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.tensors import save_tensors
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
+from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.summary import VerdictCounts
 from steadynet.verification.verifiers import Verifier
-from steadynet.verification.verify import replay_counterexample
 
 Settings = dict[str, dict[str, str]]  # by verifier and by setting
 
@@ -129,7 +129,7 @@ class CrossCheck:
 
     Example:
         >>> from steadynet.runs.directory import RunDirectory
-        >>> from steadynet.verification.verify import make_verifier
+        >>> from steadynet.verification.verifiers import make_verifier
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
         >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
         >>> trained = TrainedNetwork(network, {}, RunDirectory(Path("run")))

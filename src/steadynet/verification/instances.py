@@ -17,7 +17,7 @@ from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Guarantee, Verdict
 from steadynet.verification.row_file import RowFile, as_line, optional_choice, warn_of_old_file
 from steadynet.verification.verdict_key import instance_key
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 from steadynet.verification.vnncomp import Instance, InstanceResult, decide
 
 OLD_COLUMNS = ("network", "property", "timeout", "verdict", "seconds", "decided_by", "reason", "counterexample")

@@ -16,8 +16,8 @@ from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
 from steadynet.verification.given import given_images, given_network, in_precision_of
 from steadynet.verification.properties import Properties, Verdict
-from steadynet.verification.verifiers import Verifier
-from steadynet.verification.verify import make_verifier, replay_counterexample
+from steadynet.verification.replay import replay_counterexample
+from steadynet.verification.verifiers import Verifier, make_verifier
 
 ATTACK_STEPS = 40
 HALVINGS = 40  # of a bracket at most: more than float32 can tell apart

@@ -13,9 +13,9 @@ from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.verification.properties import Properties, Result
+from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verifiers.base import OnResult
-from steadynet.verification.verify import replay_counterexample
 
 
 def decide_region(

@@ -19,11 +19,11 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.guarantees import count_guarantees
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
+from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
 from steadynet.verification.verdict_key import property_keys
 from steadynet.verification.verdicts import Row, VerdictFile, load_counterexample, read_rows
 from steadynet.verification.verifiers import Verifier
-from steadynet.verification.verify import replay_counterexample
 
 ATTACKED_AT_ONCE = 512  # images
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ class RunVerification:
         >>> from pathlib import Path
         >>> from tempfile import mkdtemp
         >>> from steadynet.runs.directory import RunDirectory
-        >>> from steadynet.verification.verify import make_verifier
+        >>> from steadynet.verification.verifiers import make_verifier
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
         >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [-1.0]]))
         >>> trained = TrainedNetwork(network, {}, RunDirectory(Path(mkdtemp())))

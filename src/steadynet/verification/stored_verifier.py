@@ -27,7 +27,7 @@ def stored_verifier(name: str, line: str, timeout: float) -> Verifier:
     Traceback (most recent call last):
     ...
     steadynet.errors.UserError: this version of milp has other settings than its stored verdicts...
-    >>> from steadynet.verification.verify import make_verifier
+    >>> from steadynet.verification.verifiers import make_verifier
     >>> given = make_verifier("branch_and_bound", {"restarts": 7, "condense": False, "timeout": 5.0})
     >>> stored_verifier("branch_and_bound", given.settings_line(), 5.0) == given
     True
@@ -79,7 +79,7 @@ def _read(text: str, hint: Any) -> Any:
 def settings_as_flags(verifier: Verifier) -> list[str]:
     """Return the settings of a verifier that are not the default, without its time-out, as flags of the command line.
 
-    >>> from steadynet.verification.verify import make_verifier
+    >>> from steadynet.verification.verifiers import make_verifier
     >>> settings_as_flags(make_verifier("branch_and_bound", {"restarts": 7, "condense": False}))
     ['--restarts', '7', '--no-condense']
     """

@@ -53,7 +53,7 @@ def property_keys(
         The key of each property by radius and position of the image.
 
     Example:
-        >>> from steadynet.verification.verify import make_verifier
+        >>> from steadynet.verification.verifiers import make_verifier
         >>> verifier, images = make_verifier("milp", {}), torch.tensor([[0.5]])
         >>> network = nn.Sequential(nn.Linear(1, 2))
         >>> one, other = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, overload
 
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from steadynet.attacks.region import InputRegion
 from steadynet.claims import Claim
 from steadynet.data.samples import yields_samples
-from steadynet.devices import device_of, full_precision
+from steadynet.devices import device_of
 from steadynet.errors import UserError
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -20,10 +20,10 @@ from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import parse_radius
 from steadynet.verification.given import given_images, given_network, in_precision_of
-from steadynet.verification.properties import Guarantee, Properties, Result, Verdict, is_counterexample
+from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.results import WORDS, Results
-from steadynet.verification.verifier_choice import make_verifier as make_verifier
-from steadynet.verification.verifiers import Verifier
+from steadynet.verification.verifiers import Verifier, make_verifier
 from steadynet.verification.verifiers.base import OnResult
 
 
@@ -186,18 +186,3 @@ class _Asked:
             with evaluation_mode(self.network):
                 graph_of(self.network, tuple(self.images.shape[1:]))  # raises if no bounds are known for the network
         return Results(tuple(found), self.images.cpu(), self.labels.cpu(), eps, region)
-
-
-def replay_counterexample(properties: Properties, index: int, result: Result) -> Result:
-    """Return the result with its guarantee; a ``sat`` whose counterexample does not replay becomes an ``error``.
-
-    Every ``sat``, whichever verifier it comes from, passes through this check.
-    """
-    if result.verdict is not Verdict.SAT:
-        return result.stated()
-    with evaluation_mode(properties.network), full_precision(properties.images.device):
-        if result.counterexample is not None and is_counterexample(properties, index, result.counterexample):
-            return replace(result.stated(), guarantee=Guarantee.REPLAYED)
-    return replace(
-        result, verdict=Verdict.ERROR, counterexample=None, reason="the counterexample given does not replay"
-    ).stated()

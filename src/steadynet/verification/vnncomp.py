@@ -22,7 +22,7 @@ from steadynet.interchange.vnnlib.property import DeclaredTensor, Vector
 from steadynet.interchange.vnnlib.version2 import format_number
 from steadynet.verification.properties import DecidedBy, Guarantee, Reason, Result, Verdict
 from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
-from steadynet.verification.verifier_choice import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 BOXES_AT_ONCE = 64  # boxes of one property that are decided together
 DESCENT_STEPS = 20  # towards a clearer counterexample

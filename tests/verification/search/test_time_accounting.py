@@ -11,7 +11,7 @@ from steadynet.verification.properties import DecidedBy, Properties
 from steadynet.verification.search import pipeline
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.time_accounting import TimeAccounts
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 
 class HandClock:

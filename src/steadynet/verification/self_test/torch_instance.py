@@ -19,7 +19,7 @@ from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.self_test.known import Answer, ConstructionError, KnownInstance, Truth
 from steadynet.verification.self_test.rounding_bound import clearly_violated
-from steadynet.verification.verify import make_verifier
+from steadynet.verification.verifiers import make_verifier
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from steadynet.errors import UserError
-from steadynet.plugins import choose, discover, load_class, split_reference
+from steadynet.plugins import choose, discover, load_class, make, split_reference
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.verifiers.base import Verifier
 
-__all__ = ["Properties", "Result", "Verdict", "Verifier", "available", "named"]
+__all__ = ["Properties", "Result", "Verdict", "Verifier", "available", "make_verifier", "named"]
 
 
 def available() -> dict[str, type[Verifier]]:
@@ -39,3 +40,24 @@ def named(name: str) -> type[Verifier]:
     if plugin.name in known:
         raise UserError(f"{name} has the name '{plugin.name}', as another verifier has: give it a name of its own")
     return plugin
+
+
+def make_verifier(name: str, settings: Mapping[str, object]) -> Verifier:
+    """Make a verifier from its name and its settings.
+
+    Args:
+        name: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
+        settings: The values of its settings. Those that are missing have their defaults.
+
+    Returns:
+        The verifier, which can be called with :class:`~steadynet.verification.properties.Properties`.
+
+    Raises:
+        UserError: The verifier or a setting is unknown (the message names the nearest one), a value does not fit, or
+            the verifier needs a program that is not installed.
+
+    Example:
+        >>> make_verifier("milp", {"timeout": 5}).timeout
+        5
+    """
+    return make(named(name), settings)

@@ -31,7 +31,7 @@ class Verifier(ABC):
 
     Example:
         >>> import torch
-        >>> from steadynet.verification.verify import make_verifier
+        >>> from steadynet.verification.verifiers import make_verifier
         >>> verifier = make_verifier("branch_and_bound", {"timeout": 5.0})
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 2, bias=False))
         >>> _ = network[0].weight.data.copy_(torch.tensor([[1.0], [0.0]]))  # label 0 for every positive input
