@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Written
-from steadynet import verify
+from steadynet import Verdict, verify
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import UnsupportedNetworkError, crown_bounds, interval_bounds
 from steadynet.errors import UserError
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.verification.properties import Properties
-from steadynet.verification.verifiers import available
+from steadynet.verification.verifiers import available, make_verifier
 
 IMAGES = torch.tensor([[0.5, 0.6], [0.4, 0.3], [0.9, 0.1], [0.2, 0.8]])
 LABELS = torch.tensor([0, 0, 0, 0])
@@ -113,9 +113,12 @@ def test_export_refuses_what_is_no_function(tmp_path):
 
 
 def test_a_change_in_place_is_seen_where_the_images_do_not_show_it():
-    (result,) = verify(network(clamped_in_place), IMAGES[:1].clone(), LABELS[:1], 0.01, timeout=5)
+    properties = Properties.around(network(clamped_in_place), IMAGES[:1].clone(), LABELS[:1], 0.01)
+    (result,) = make_verifier("branch_and_bound", {"timeout": 5.0})(properties)
     assert result.verdict.value == "error"
     assert "changes the images" in result.reason
+    with pytest.raises(UserError, match="changes the images"):
+        verify(network(clamped_in_place), IMAGES[:1].clone(), LABELS[:1], 0.01, timeout=5)
 
 
 @pytest.mark.parametrize("label", [-1, 2, 7])
@@ -141,7 +144,9 @@ def test_a_network_of_another_shape_or_precision_is_refused():
     with pytest.raises(UserError, match=r"does not take a batch of 3 inputs of shape \(2,\)"):
         verify(nn.Linear(3, 2), IMAGES, LABELS, 0.01)
     with pytest.raises(UserError, match="computes in float64, but the images are float32"):
-        verify(nn.Linear(2, 2).double(), IMAGES, LABELS, 0.01)
+        Properties.around(nn.Linear(2, 2).double(), IMAGES, LABELS, 0.01)
+    found = verify(nn.Linear(2, 2).double(), IMAGES, LABELS, 0.01)  # which converts the images
+    assert all(result.counterexample.dtype == torch.float64 for result in found if result.verdict is Verdict.SAT)
     with pytest.raises(UserError, match="scores of shape"):
         verify(nn.Sequential(nn.Linear(2, 4), nn.Unflatten(1, (2, 2))), IMAGES, LABELS, 0.01)
 
