@@ -173,7 +173,7 @@ def test_every_method_has_its_place_in_the_grid_of_all_methods():
     for cell, one in settings:
         assert cell.radii == (one.eps,)
         assert (cell.evaluation.attacks, cell.evaluation.images) == ((40,), 1000)
-        assert (cell.verification.per_class, cell.verification_plan([]).timeout) == (10, 5)
+        assert (cell.verification.per_class, cell.verification_plan([]).timeout) == (5, 5)
         assert {part["search"] for part in one.methods.values() if "search" in part} <= {"fast"}
     for scale in ("paper", "smoke"):
         for cell in cells_of(read_grid("methods", scale)):
