@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from steadynet import UserError, Verdict, regions, verify
+from steadynet import Result, UserError, Verdict, regions, verify
+from steadynet.verification.region_properties import _with_image
 
 IMAGES = torch.tensor([[[[0.5, 0.5], [0.5, 0.5]]]])
 
@@ -56,6 +57,16 @@ def test_pixels_are_clipped(bright):
     """Brightness 0.5 makes all pixels 1, not more, so a network that asks for more than 1 keeps its label."""
     bright[1].bias.data = torch.tensor([1.01, 0.0])
     assert verdict(bright, regions.brightness(0, 5)) is Verdict.UNSAT
+
+
+def test_an_image_that_keeps_its_label_is_no_counterexample(bright):
+    """A result whose numbers describe an image with the right label, as rounding may bring about, is no ``sat``."""
+    layers = regions.brightness(0, 1).layers(IMAGES)[0]
+    label = torch.tensor(0)
+    found = Result(Verdict.SAT, 0.1, counterexample=torch.tensor([0.05]))
+    assert _with_image(found, layers, bright, label).verdict is Verdict.UNKNOWN
+    found = Result(Verdict.SAT, 0.1, counterexample=torch.tensor([0.2]))
+    assert _with_image(found, layers, bright, label).verdict is Verdict.SAT
 
 
 def test_random_networks_agree_with_sampled_changes():

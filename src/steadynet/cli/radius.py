@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from steadynet.cli.command import Command, add_data, add_json, add_network, add_threads, positive_integer, use_threads
 from steadynet.cli.parsing import Parser
 from steadynet.cli.plugin_flags import add_verifier, add_verifier_settings, given_verifier
-from steadynet.cli.selection import IMPORTED, open_network, test_data
+from steadynet.cli.selection import open_network, select_images
 from steadynet.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,11 +59,9 @@ def _run(arguments: argparse.Namespace) -> None:
     verifier = make_verifier(arguments.verifier, {"timeout": TIMEOUT} | given_verifier(arguments))
     most, tolerance = parse_radius(arguments.max_eps), parse_radius(arguments.tolerance)
     use_threads(arguments)
-    trained = open_network(arguments)
-    name, dataset = test_data(arguments, trained)
-    foreign = trained.config.method == IMPORTED
-    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count, at_most=foreign)
-    pixels, labels = in_precision_of(trained.network, dataset.test.pixels(index)), dataset.test.labels[index]
+    chosen = select_images(arguments, open_network(arguments), [])
+    trained, test, index = chosen.trained, chosen.dataset.test, chosen.index
+    pixels, labels = in_precision_of(trained.network, test.pixels(index)), test.labels[index]
     torch.manual_seed(0)
     search = RadiusSearch(trained.network, pixels, labels, verifier, most, tolerance)
     try:
@@ -74,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
         messages.print("stopped: what is known so far is written; every radius in it is right, if not the best")
     rows = rows_of(
         search.found, index.tolist(), labels.tolist(), most=most, verifier=verifier.name, timeout=verifier.timeout,
-        data=name,
+        data=chosen.data,
     )  # fmt: skip
     write_radii(trained.run.radii, rows)
     written = [trained.run.radii, *_curve(search.found, most, trained.run.path)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from steadynet.cli.command import use_threads
 from steadynet.cli.parsing import Parser
 from steadynet.cli.plugin_flags import given_verifier
-from steadynet.cli.selection import IMPORTED, Selection, open_network, test_data
+from steadynet.cli.selection import Selection, open_network, select_images
 from steadynet.errors import UserError, one_line
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def verify_regions(arguments: argparse.Namespace) -> None:
         raise UserError("give one region only: --eps, --region, --brightness, --contrast, --patch or --channel-eps")
     verifier = make_verifier(arguments.verifier, given_verifier(arguments))
     use_threads(arguments)
-    chosen = _chosen(arguments)
+    chosen = select_images(arguments, open_network(arguments), [])
     network = chosen.trained.network
     pixels = in_precision_of(network, chosen.dataset.test.pixels(chosen.index))
     labels = chosen.dataset.test.labels[chosen.index]
@@ -70,14 +70,6 @@ def verify_regions(arguments: argparse.Namespace) -> None:
         results = decide_region(network, pixels, labels, region, verifier, lambda *_: progress.advance(task))
     _write(chosen, labels, region.name, results)
     _show(arguments, chosen, region.name, results)
-
-
-def _chosen(arguments: argparse.Namespace) -> Selection:
-    trained = open_network(arguments)
-    name, dataset = test_data(arguments, trained)
-    foreign = trained.config.method == IMPORTED
-    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count, at_most=foreign)
-    return Selection(trained, dataset, name, index, [])
 
 
 def _region(arguments: argparse.Namespace, index: Tensor, count: int, pixels: Tensor) -> BoxRegion | LinearRegion:

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from steadynet.runs.trained import TrainedNetwork
 
 
-IMPORTED = "imported"  # the method that the configuration of a network from elsewhere names
-
-
 @dataclass(frozen=True, eq=False)
 class Selection:
     """Test images around which the network of a run is verified, and the radii.
@@ -30,7 +27,7 @@ class Selection:
         dataset: The data set that the images are from.
         data: The name of the data set, or the path of its file.
         index: The positions of the chosen images in the test set.
-        radii: The radii, each once.
+        radii: The radii, each once; none if the regions are others than ε-boxes.
     """
 
     trained: TrainedNetwork
@@ -57,10 +54,14 @@ def add_selection(parser: Parser, run_flag: str = "--out") -> None:
 def select(arguments: argparse.Namespace) -> Selection:
     """Load the network and pick the first test images of each class."""
     trained = open_network(arguments)
-    radii = chosen_radii(arguments, trained)
+    return select_images(arguments, trained, chosen_radii(arguments, trained))
+
+
+def select_images(arguments: argparse.Namespace, trained: TrainedNetwork, radii: list[float]) -> Selection:
+    """Pick the first test images of each class; of a network from elsewhere, a class may have fewer."""
     name, dataset = test_data(arguments, trained)
-    foreign = trained.config.method == IMPORTED
-    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count, at_most=foreign)
+    fewer = trained.config.is_imported
+    index = dataset.test.first_of_each_class(arguments.per_class, dataset.class_count, at_most=fewer)
     return Selection(trained, dataset, name, index, radii)
 
 
@@ -107,7 +108,7 @@ def test_data(arguments: argparse.Namespace, trained: TrainedNetwork) -> tuple[s
     from steadynet import data
     from steadynet.networks import check_classifies
 
-    foreign = trained.config.method == IMPORTED
+    foreign = trained.config.is_imported
     name = arguments.data or trained.config.data
     name = data.only_tests(name) if foreign else name
     dataset = data.load(name)

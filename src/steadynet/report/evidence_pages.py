@@ -24,7 +24,7 @@ from steadynet.report.evidence_topics import (
     Section,
 )
 from steadynet.report.pdf import CELL, CODE, HASH, HEADING, NOTE, SUBHEADING, TITLE, Block, Table, Text
-from steadynet.runs.imported import METHOD as IMPORTED
+from steadynet.runs.config import IMPORTED
 from steadynet.verification.properties import Verdict
 from steadynet.verification.self_test.record import FamilyRecord, SelfTestRecord
 from steadynet.verification.stored_verifier import as_typed

@@ -31,7 +31,6 @@ from steadynet.report.hashes import file_hash, images_hash, source_hash, weights
 from steadynet.report.intervals import clopper_pearson
 from steadynet.report.records import Run
 from steadynet.runs.directory import RunDirectory
-from steadynet.runs.imported import METHOD as IMPORTED
 from steadynet.runs.trained import TrainedNetwork, load_trained
 from steadynet.verification.guarantees import count_guarantees, describe_guarantee
 from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
@@ -134,7 +133,7 @@ def _network_evidence(run: Run, verifier: Verifier, names: Iterator[str]) -> Net
 def _is_held_out(trained: TrainedNetwork, source: str) -> bool:
     """Whether the network was trained here, from the beginning, on the data set whose test images were verified."""
     config = trained.config
-    return config.method != IMPORTED and source == config.data and not config.settings.get("init")
+    return not config.is_imported and source == config.data and not config.settings.get("init")
 
 
 def _check_rows(trained: TrainedNetwork, test: Images, eps: float, rows: Sequence[Row], verifier: Verifier) -> None:
@@ -244,7 +243,7 @@ def _commands(trained: TrainedNetwork, verifier: Verifier, properties: Iterable[
     """The commands that repeat the training and the verification."""
     run, config = trained.run, trained.config
     changed = any(path.is_file() for path in (run.pruning, run.grafting, run.sparsification))
-    if config.method != IMPORTED and not changed:
+    if not config.is_imported and not changed:
         yield shlex.join(["steadynet", "train", "--config", str(run.config), "--out", f"{run.path}-again"])
     groups: dict[tuple[str, int, float], list[str]] = {}
     for entry in properties:

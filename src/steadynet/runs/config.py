@@ -11,6 +11,8 @@ from steadynet.errors import UserError
 from steadynet.files import read_toml, record_from, write_toml
 from steadynet.plugins import describe_value, fits, requirement
 
+IMPORTED = "imported"  # the method of a network that was trained elsewhere
+
 
 @dataclass(frozen=True)
 class InputFacts:
@@ -61,6 +63,11 @@ class RunConfig:
     def method(self) -> str:
         """The training method, or the phases of several methods."""
         return str(self.settings.get("phases") or self.settings.get("method") or "unknown")
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the network was trained elsewhere, so that nothing is known about its training."""
+        return self.method == IMPORTED
 
     @property
     def l1_weight(self) -> float:

@@ -19,13 +19,12 @@ from steadynet import networks
 from steadynet.errors import UserError, one_line
 from steadynet.files import disk_errors, write_atomically
 from steadynet.networks import is_onnx
-from steadynet.runs.config import InputFacts, RunConfig
+from steadynet.runs.config import IMPORTED, InputFacts, RunConfig
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.onnx_network import copy_model, network_for_images
 from steadynet.runs.tensors import load_weights, save_tensors
 from steadynet.runs.trained import TrainedNetwork, load_trained
 
-METHOD = "imported"  # what the configuration of such a run names as its method
 WRAPPED_IN = ("state_dict", "model_state_dict", "model")  # entries of checkpoints that hold the weights
 
 
@@ -104,7 +103,7 @@ def import_network(foreign: ForeignNetwork, data: str, out: str | Path | None = 
     settings = {
         "data": data_sets.only_tests(data),
         "model": foreign.source,
-        "method": METHOD,
+        "method": IMPORTED,
         "eps": 0.0,
         "fingerprint": fingerprint,
     }
@@ -116,7 +115,7 @@ def import_network(foreign: ForeignNetwork, data: str, out: str | Path | None = 
 def _opened(run: RunDirectory, foreign: ForeignNetwork, fingerprint: str) -> TrainedNetwork:
     """Open the run directory that was made of a network before, if it is still the same network."""
     config = run.read_config()
-    if config.method != METHOD:
+    if not config.is_imported:
         raise UserError(f"{run.path} is a run of another network, {config.model}: choose another --out")
     if config.settings.get("fingerprint") != fingerprint:
         raise UserError(

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
+from steadynet.devices import full_precision
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.regions import BoxRegion, LinearRegion
-from steadynet.verification.properties import Properties, Result
+from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verifiers.base import OnResult
@@ -46,8 +47,8 @@ def decide_region(
         longer = GraphNetwork(graph.after(first), (len(region.low),)).to(images.device)
         box = region.box(1, images)
         (result,) = _replayed(Properties(longer, _middle(box), label[None], box), verifier)
-        found.append(_with_image(result, layers))
-        on_result(index, result)
+        found.append(_with_image(result, layers, network, label))
+        on_result(index, found[-1])
     return found
 
 
@@ -62,9 +63,16 @@ def _middle(box: InputRegion) -> Tensor:
     return box.project((box.lower + box.upper) / 2)
 
 
-def _with_image(result: Result, layers: nn.Sequential) -> Result:
-    """Return a result whose counterexample is the changed image, not the numbers that describe the change."""
+def _with_image(result: Result, layers: nn.Sequential, network: nn.Module, label: Tensor) -> Result:
+    """Return a result whose counterexample is the changed image, not the numbers that describe the change.
+
+    The image is run through the user's own network once more. Rounding may have decided, and then there is no verdict.
+    """
     if result.counterexample is None:
         return result
-    with torch.no_grad():
-        return replace(result, counterexample=layers(result.counterexample[None])[0])
+    with torch.no_grad(), evaluation_mode(network), full_precision(label.device):
+        image = layers(result.counterexample[None])
+        if int(network(image).argmax(1)) != int(label):
+            return replace(result, counterexample=image[0])
+    reason = "the changed image does not replay: its scores are equal to within rounding"
+    return replace(result, verdict=Verdict.UNKNOWN, counterexample=None, reason=reason).stated()
