@@ -1,6 +1,6 @@
 """Every certified method with its default settings: C1 on CIFAR-10 at ε = 2/255.
 
-    python benchmarks/certified_cifar.py [METHOD ...] [--epochs 20] [--seed 0] [--out FOLDER]
+    python benchmarks/certified_cifar.py [METHOD ...] [--epochs 20] [--train-images N] [--seed 0] [--out FOLDER]
 
 Each training is a process with one thread, so its CPU minutes count it alone. Measured on test images: accuracy (all),
 accuracy under PGD-40 (the first 1,000), the share of stable ReLUs by CROWN (the first 100), and the share of the first
@@ -45,14 +45,14 @@ def measure(run: Path) -> Numbers:
     }
 
 
-def numbers_of(folder: Path, method: str, seed: int, epochs: int) -> Numbers:
+def numbers_of(folder: Path, method: str, seed: int, epochs: int, images: int | None) -> Numbers:
     """The numbers of one network, which is trained and measured unless that is done."""
-    run = folder / f"{method}-{epochs}-epochs-seed-{seed}"
+    run = folder / (f"{method}-{epochs}-epochs-" + (f"{images}-images-" if images else "") + f"seed-{seed}")
     result = run.with_suffix(".json")
     if not result.is_file():
         if not (run / "weights.safetensors").is_file():
             flags = {"data": "cifar10", "model": "C1", "method": method, "eps": "2/255", "epochs": epochs, "seed": seed}
-            train(run, flags)
+            train(run, flags | ({"train-images": images} if images else {}))
         found = measure(run) | {"CPU minutes": cpu_minutes(run)}
         write_json(result, found)
     found = json.loads(result.read_text())
@@ -65,12 +65,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", metavar="METHOD", default=METHODS, help=f"(default: {' '.join(METHODS)})")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--train-images", type=int, metavar="N", help="train on the first N images only (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=where() / "benchmarks" / "certified-cifar")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    results = {name: numbers_of(arguments.out, name, arguments.seed, arguments.epochs) for name in arguments.methods}
+    settings = (arguments.seed, arguments.epochs, arguments.train_images)
+    results = {name: numbers_of(arguments.out, name, *settings) for name in arguments.methods}
     print(f"\n| | {' | '.join(MEASURED)} |\n|---|{'---|' * len(MEASURED)}")
     for name, found in results.items():
         print(f"| `{name}` | {' | '.join(f'{found[key]:.1f}' for key in MEASURED)} |")

@@ -15,6 +15,8 @@ from torch import nn
 from few_digits import load_few
 from steadynet.cli import COMMANDS, FIRST, STAGES, main, parse_command_line
 from steadynet.data.digits import Digits
+from steadynet.data.mnist import Mnist
+from steadynet.errors import UserError
 from steadynet.interchange.onnx.writer import export_onnx
 from verified import said
 
@@ -136,6 +138,17 @@ def test_data_where_and_fetch(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("STEADYNET_DATA", str(tmp_path / "sets"))
     assert said(capsys, "data", "where").strip() == str(tmp_path / "sets")
     assert said(capsys, "data", "fetch", "digits").startswith("digits: /")
+
+
+def test_a_data_set_that_cannot_be_had_does_not_keep_the_others_waiting(capsys, monkeypatch):
+    def nowhere(self):
+        raise UserError("cannot get mnist")
+
+    monkeypatch.setattr(Mnist, "fetch", nowhere)
+    assert main(["data", "fetch", "mnist", "digits"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out.startswith("digits: /")
+    assert "cannot get mnist" in printed.err
 
 
 # Quick answers

@@ -66,8 +66,14 @@ def _fetch(names: list[str]) -> None:
     known = data.available()
     if not names:
         raise UserError(f"name the data sets to fetch: {', '.join(sorted(known))}")
+    failures = []
     for plugin in [choose("data set", name, known) for name in names]:
-        console.print(f"{plugin.name}: {plugin().fetch()}", soft_wrap=True)
+        try:
+            console.print(f"{plugin.name}: {plugin().fetch()}", soft_wrap=True)
+        except UserError as failure:
+            failures.append(str(failure))
+    if failures:
+        raise UserError("\n".join(failures))
 
 
 COMMAND = Command(
