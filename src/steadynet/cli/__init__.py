@@ -21,6 +21,7 @@ from steadynet.cli import (
     graft,
     listing,
     prune,
+    publish,
     radius,
     report,
     reproduce,
@@ -64,7 +65,7 @@ STAGES: dict[str, dict[str, Command]] = {
         "vnncomp": vnncomp.COMMAND,
         "self-test": self_test.COMMAND,
     },
-    "3. report": {"report": report.COMMAND, "view": view.COMMAND},
+    "3. report": {"report": report.COMMAND, "view": view.COMMAND, "publish": publish.COMMAND},
     "all stages at once": {"demo": demo.COMMAND, "reproduce": reproduce.COMMAND, "status": status.COMMAND},
     "look up": {"list": listing.COMMAND},
 }

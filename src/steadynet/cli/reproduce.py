@@ -52,7 +52,8 @@ def _configure(parser: Parser) -> None:
         nargs="+",
         default=[],
         metavar="DIR",
-        help="take finished runs with the same settings from these experiments",
+        help="take finished runs with the same settings from these experiments, or folders of experiments: results "
+        "holds the published ones",
     )
     parser.add_argument(
         "--until",

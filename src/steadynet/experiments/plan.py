@@ -51,7 +51,7 @@ def make_plan(experiment: ExperimentDirectory, cells: Sequence[Cell], until: Sta
     plan, images = Plan(), _images(cells)
     for cell in cells:
         planner = _Planner(plan, experiment, cell, several_seeds=len({cell.seed for cell in cells}) > 1)
-        if cell.init:
+        if cell.init and not is_trained(experiment.run(cell.key)):
             planner.add_training(cell.init)
         planner.add_training(cell)
         if until != "train":
@@ -95,6 +95,11 @@ def _write_test_images(experiment: ExperimentDirectory, images: dict[tuple[str, 
     write_text(experiment.test_images, text.getvalue())
 
 
+def is_trained(run: RunDirectory) -> bool:
+    """Return whether a training has ended: with a network, which may be published elsewhere, or outside its window."""
+    return run.weights.is_file() or run.published.is_file() or missed_window(run.path)
+
+
 def is_evaluated(run: RunDirectory, cell: Cell) -> bool:
     """Return whether a run was evaluated as its cell asks."""
     found = read_evaluation(run)
@@ -124,8 +129,7 @@ class _Planner:
             job = TuneJob(cell.run, cell.settings, cell.variant.window, cell.budget, trials_path(cell.key))
             reads, writes = (*reads, job.trials), (*writes, job.trials)
         needs = (_training_name(cell.init),) if cell.init else ()
-        done = run.weights.is_file() or missed_window(run.path)
-        self._add(cell, _training_name(cell), job, needs, reads, writes, job.kind, done)
+        self._add(cell, _training_name(cell), job, needs, reads, writes, job.kind, is_trained(run))
 
     def add_evaluation(self) -> None:
         cell, run = self.cell, RunDirectory(Path(self.cell.run))

@@ -52,11 +52,12 @@ class Made(Provenance):
     engine: str = ""
     started: str = ""
     files: Mapping[str, str] = field(default_factory=dict)  # hashes of the user's files by path
+    published: bool = False  # it holds finished runs only, whose verdicts are those that were planned
 
     def to_toml(self) -> dict[str, Any]:
         """Return the content of the table; what is not known is left out."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {name: value for name, value in values.items() if value is not None and value != {}}
+        return {name: value for name, value in values.items() if value not in (None, "", (), {}, False)}
 
 
 def made_from(table: Mapping[str, Any], source: str) -> Made:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steadynet.errors import UserError
 from steadynet.experiments.cells import Cell, Only, cells_of
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.engines import Engine
@@ -20,6 +18,7 @@ from steadynet.experiments.shards import merge_shards
 from steadynet.experiments.status import StatusFile
 from steadynet.experiments.table import TableRow, rows_of
 from steadynet.experiments.table_files import write_table
+from steadynet.experiments.take_up import take_up
 from steadynet.experiments.tasks import Event, Stage, State, VerifyJob
 from steadynet.files import read_toml, write_text
 
@@ -65,7 +64,8 @@ def reproduce(
         engine: What runs the tasks, such as :class:`steadynet.experiments.engines.local.Local`.
         seeds: Train one network per seed; None for the seeds that the grid gives each model.
         only: Compute some cells only, such as ``{"model": ["M1"], "method": ["rs", "nbc"]}``.
-        reuse: Other experiments. Their finished runs with the same configuration are copied.
+        reuse: Other experiments, or folders of experiments such as the published ``results``. Their finished runs with
+            the same configuration are copied.
         until: The last stage to run: ``train``, ``evaluate`` or ``verify``. A later call runs the others.
         watcher: Is called with every event.
 
@@ -85,14 +85,10 @@ def reproduce(
     """
     grid = dataclasses.replace(grid, files={})  # the user's files as they are now
     cells = cells_of(grid, seeds, only)
-    for other in reuse:
-        if not ExperimentDirectory(other).runs.is_dir():
-            raise UserError(f"--reuse {other}: it holds no experiment")
     watcher, experiment = watcher or Watcher(), ExperimentDirectory(out)
     with locked(experiment):
         seeds = _write_grid(experiment, grid, engine, cells)
-        for cell in cells:
-            _copy_finished_run(reuse, experiment, cell)
+        take_up(experiment, cells, reuse)
         plan = make_plan(experiment, cells, until)
         status = StatusFile(experiment, grid.name, plan)
         watcher.on_start(plan, status)
@@ -105,11 +101,11 @@ def reproduce(
 
         try:
             engine.run(out, plan.left, on_event)
-        finally:
+        finally:  # an experiment that is stopped has its table, too
             status.write()
-        merger.merge_all()
-        rows = table_of(experiment, grid, seeds)
-        write_table(experiment, rows)
+            merger.merge_all()
+            rows = table_of(experiment, grid, seeds)
+            write_table(experiment, rows)
     return Outcome(rows, status.status.failures())
 
 
@@ -148,16 +144,6 @@ class _ShardMerger:
 
 def _place(job: VerifyJob) -> tuple[str, float]:
     return Path(job.run).name, job.eps
-
-
-def _copy_finished_run(others: Sequence[Path], experiment: ExperimentDirectory, cell: Cell) -> None:
-    for other in others:
-        source, run = ExperimentDirectory(other).run(cell.key), experiment.run(cell.key).path
-        if not run.exists() and source.weights.is_file():
-            copy = run.with_name(f".{run.name}.made")
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(source.path, copy)
-            copy.rename(run)
 
 
 def _write_grid(experiment: ExperimentDirectory, grid: Grid, engine: Engine, cells: Sequence[Cell]) -> tuple[int, ...]:

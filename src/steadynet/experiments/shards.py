@@ -10,9 +10,9 @@ from functools import lru_cache
 import torch
 
 from steadynet import data
+from steadynet.experiments.published import hash_of_run
 from steadynet.runs.directory import RunDirectory
-from steadynet.runs.trained import load_trained
-from steadynet.verification.verdict_key import property_keys
+from steadynet.verification.verdict_key import keys_of_hash
 from steadynet.verification.verdicts import Row, VerdictFile, read_rows
 from steadynet.verification.verifiers import make_verifier
 
@@ -61,12 +61,12 @@ class VerificationPlan:
         Rows with another key or time-out are left out: those of another network, image, label, verifier or setting.
         """
         rows = read_rows(run)
-        if not rows or not run.weights.is_file():
+        hashed = hash_of_run(run) if rows else None
+        if hashed is None:
             return {}
         verifier = make_verifier(self.verifier, self.verifier_settings)
         test, index = load_data(self.data).test, torch.tensor(self.index)
-        network = load_trained(run.path).network
-        keys = property_keys(network, test.pixels(index), test.labels[index], self.radii, verifier)
+        keys = keys_of_hash(hashed, test.pixels(index), test.labels[index], self.radii, verifier)
         found = {(row.key, row.eps, row.index): row for row in rows if row.timeout == verifier.timeout}
         planned = [(eps, position) for eps in self.radii for position in range(len(self.index))]
         places = {(eps, self.index[position]): keys[eps, position] for eps, position in planned}

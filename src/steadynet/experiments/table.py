@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from steadynet.experiments.cells import Cell
 from steadynet.experiments.directory import ExperimentDirectory
 from steadynet.experiments.paper_numbers import paper_value
-from steadynet.experiments.plan import is_evaluated
+from steadynet.experiments.plan import is_evaluated, is_trained
 from steadynet.experiments.shards import VerificationPlan
 from steadynet.experiments.tuning import missed_window
 from steadynet.experiments.variants import Variant
@@ -98,7 +98,7 @@ def _rows(experiment: ExperimentDirectory, name: str, cell: Cell, plan: Verifica
 
 def _training_minutes(run: RunDirectory) -> float | None:
     """Return the CPU minutes of all training steps; None before the end of the training, and if they are not known."""
-    if not run.weights.is_file():
+    if not is_trained(run):
         return None
     seconds = [epoch.cpu_seconds for epoch in run.read_metrics()]
     known = [value for value in seconds if value is not None]

@@ -71,6 +71,11 @@ class RunDirectory:
         return self.path / "tuning.json"
 
     @property
+    def published(self) -> Path:
+        """What is known of a published network, whose weights may be elsewhere."""
+        return self.path / "published.json"
+
+    @property
     def verdicts(self) -> Path:
         """The verdicts: one row per verified property."""
         return self.path / "verdicts.csv"

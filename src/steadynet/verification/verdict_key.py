@@ -64,14 +64,21 @@ def property_keys(
     """
     if not len(images):
         return {}
-    prefix, network_hash = _network_hash(network, tuple(images.shape[1:]))
-    verifier_hash = _verifier_hash(verifier)
+    return keys_of_hash(network_hash(network, tuple(images.shape[1:])), images, labels, radii, verifier)
+
+
+def keys_of_hash(
+    hashed: str, images: Tensor, labels: Tensor, radii: Sequence[float], verifier: Verifier
+) -> dict[tuple[float, int], str]:
+    """Compute the same keys from the hash of the network, where the network itself is not there."""
+    prefix = NEVER_AGAIN if hashed.startswith(NEVER_AGAIN) else ""
+    hashed, verifier_hash = hashed.removeprefix(NEVER_AGAIN), _verifier_hash(verifier)
     keys = {}
     for eps in radii:
         region = InputRegion.around(images, eps)
         for position, label in enumerate(labels.tolist()):
             bounds = region.lower[position], region.upper[position]
-            keys[eps, position] = prefix + _hash("robustness", network_hash, verifier_hash, *bounds, label)
+            keys[eps, position] = prefix + _hash("robustness", hashed, verifier_hash, *bounds, label)
     return keys
 
 
@@ -103,20 +110,24 @@ def _verifier_hash(verifier: Verifier) -> str:
     return _hash(SOUNDNESS_VERSION, verifier.name, kind.__module__, kind.__qualname__, tuple(settings))
 
 
-def _network_hash(network: nn.Module, input_shape: tuple[int, ...]) -> tuple[str, str]:
+def network_hash(network: nn.Module, input_shape: tuple[int, ...]) -> str:
     """Hash a network: its weights by name, and its graph with all constants, so that other code never matches.
 
+    Args:
+        network: The network.
+        input_shape: The shape of one image.
+
     Returns:
-        The start of its keys, and the hash. Without a graph the code is not in the hash, so that verdicts are
-        recognised in tables, but never used again.
+        The hash. Without a graph the code is not in it: then it starts with ``NEVER_AGAIN``, as its keys do, so that
+        verdicts are recognised in tables, but never used again.
     """
     weights = tuple(network.state_dict().items())
     try:
         with torch.no_grad(), evaluation_mode(network):
             nodes = graph_of(network, input_shape).nodes
-            return "", _hash(weights, tuple((node.operation, node.inputs) for node in nodes))
+            return _hash(weights, tuple((node.operation, node.inputs) for node in nodes))
     except Exception:  # whatever breaks, the verifier says it of each property
-        return NEVER_AGAIN, _hash(weights)
+        return NEVER_AGAIN + _hash(weights)
 
 
 def _hash(*values: object) -> str:
