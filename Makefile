@@ -8,7 +8,7 @@ HASH := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 USER_STAMP := $(VENV)/.user-$(HASH)
 STAMP := $(VENV)/.setup-$(HASH)
 
-.PHONY: demo test soundness fuzz setup user lint benchmark docs docs-serve wheel clean
+.PHONY: demo test soundness fuzz setup user lint benchmark results docs docs-serve wheel clean
 
 demo: user
 	$(BIN)/steadynet demo
@@ -62,6 +62,10 @@ benchmark: setup
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/inner_search.py
 	$(BIN)/python benchmarks/busy_machine.py
+
+# the pages of docs/results/, and the generated parts of docs/which-method.md and README.md, from results/
+results: setup
+	$(BIN)/python docs/figures/published_pages.py
 
 # the documentation as a site that needs no server and no network: open site/index.html
 docs: setup

@@ -1,27 +1,16 @@
-"""The table, the figure and the summary of ``docs/which-method.md``, from an experiment of the grid ``methods``.
-
-    python docs/figures/which_method.py experiments/methods-laptop
-
-It replaces what stands between the two marks of the page, and writes ``methods-pareto.png`` beside this file.
-"""
+"""The table and the summary of ``docs/which-method.md``, from the grid ``methods``."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from steadynet.files import write_text
-from steadynet.report.collect import collect
-from steadynet.report.figures import write_figures
-from steadynet.report.layout import Table, tables_of
+from steadynet.report.layout import Table
 from steadynet.report.metrics import metric_named
-from steadynet.report.pareto import SECONDS, Network, compared_networks, not_beaten, pareto_chart
+from steadynet.report.pareto import SECONDS, Network, compared_networks, not_beaten
 from steadynet.report.tables import as_markdown
 
-HERE = Path(__file__).parent
-PAGE, FIGURE = HERE.parent / "which-method.md", "methods-pareto.png"
+PAGE, FIGURE = Path(__file__).parents[1] / "which-method.md", "methods-pareto.png"
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 ALT = "Test accuracy against the share of proved properties for every method; colours are the seconds per proof"
 
@@ -57,21 +46,5 @@ def with_results(page: str, text: str) -> str:
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"{PAGE} has no marks {BEGIN} and {END}")
+        raise SystemExit(f"a page has no marks {BEGIN} and {END}")
     return f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}"
-
-
-def main(folder: Path) -> None:
-    """Read an experiment, and write the figure and the page."""
-    (experiment,) = collect([folder])
-    table = tables_of(experiment)[-1]
-    chart = pareto_chart(table)
-    if chart:
-        with TemporaryDirectory() as place:
-            png = next(path for path in write_figures([chart], Path(place)) if path.suffix == ".png")
-            (HERE / FIGURE).write_bytes(png.read_bytes())
-    write_text(PAGE, with_results(PAGE.read_text(encoding="utf-8"), results(table, bool(chart))))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

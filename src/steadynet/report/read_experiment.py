@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from steadynet.errors import UserError
 from steadynet.experiments.cells import cells_of
 from steadynet.experiments.directory import ExperimentDirectory
-from steadynet.experiments.grid import grid_from
+from steadynet.experiments.grid import Grid, grid_from
 from steadynet.experiments.provenance import Made, made_from
+from steadynet.experiments.published import read_published
+from steadynet.experiments.published_table import published_table
 from steadynet.experiments.runner import table_of
 from steadynet.experiments.status import read_status
+from steadynet.experiments.table import TableRow
 from steadynet.experiments.table_files import read_table
 from steadynet.files import read_toml
 from steadynet.report.data_sets import is_here
@@ -31,12 +34,26 @@ def read_experiment(folder: ExperimentDirectory) -> Experiment:
             runs.append(read_run(RunDirectory(path), path.name, cell.data, cell.model, cell.variant, cell.seed))
     order = list(cells)
     runs.sort(key=lambda run: order.index(run.name))
-    rows = read_table(folder, grid.variants)
-    if rows is None or _is_newer(folder, runs):
-        rows = table_of(folder, grid, made.seeds) if all(is_here(cell.data) for cell in cells.values()) else rows or []
+    rows = _rows(folder, grid, made, runs, all(is_here(cell.data) for cell in cells.values()))
     facts = {"scale": grid.scale, "seeds": _seeds(runs) or ", ".join(map(str, made.seeds))}
-    facts |= _made(made) | training_facts(runs) | verification_facts(runs) | _progress(folder)
+    facts |= (
+        (_published(runs) if made.published else _made(made))
+        | training_facts(runs)
+        | verification_facts(runs)
+        | _progress(folder)
+    )
     return Experiment(grid.name, grid.title, rows, runs, facts, grid.scale)
+
+
+def _rows(
+    folder: ExperimentDirectory, grid: Grid, made: Made, runs: Iterable[Run], data_is_here: bool
+) -> list[TableRow]:
+    if made.published:
+        return published_table(folder, grid, made.seeds)
+    rows = read_table(folder, grid.variants)
+    if (rows is None or _is_newer(folder, runs)) and data_is_here:
+        return table_of(folder, grid, made.seeds)
+    return rows or []
 
 
 def _seeds(runs: Iterable[Run]) -> str:
@@ -65,6 +82,13 @@ def _is_newer(folder: ExperimentDirectory, runs: Iterable[Run]) -> bool:
     written = folder.table_json.stat().st_mtime
     files = (file for run in runs for file in (run.folder.verdicts, run.folder.evaluation))
     return any(file.is_file() and file.stat().st_mtime > written for file in files)
+
+
+def _published(runs: Iterable[Run]) -> dict[str, str]:
+    """Where the networks of a published experiment were trained, and by which version."""
+    records = [record for run in runs if (record := read_published(run.folder))]
+    found = {"hardware": {one.hardware for one in records}, "steadynet": {one.steadynet for one in records}}
+    return {key: "; ".join(sorted(values - {""})) for key, values in found.items() if values - {""}}
 
 
 def _made(made: Made) -> dict[str, str]:
