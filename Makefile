@@ -8,7 +8,7 @@ HASH := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 USER_STAMP := $(VENV)/.user-$(HASH)
 STAMP := $(VENV)/.setup-$(HASH)
 
-.PHONY: demo test soundness fuzz setup user lint benchmark results docs docs-serve wheel clean
+.PHONY: demo test soundness fuzz setup user lint benchmark results recheck docs docs-serve wheel clean
 
 demo: user
 	$(BIN)/steadynet demo
@@ -62,6 +62,10 @@ benchmark: setup
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/inner_search.py
 	$(BIN)/python benchmarks/busy_machine.py
+
+# decide every published verdict again from the published weights, with the time-out that it had: hours
+recheck: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/recheck.py
 
 # the pages of docs/results/, and the generated parts of docs/which-method.md and README.md, from results/
 results: setup

@@ -29,7 +29,7 @@ threads = 1
 [verification]
 eps = [0.01, 0.05]
 properties = 4
-timeout = 5.0
+timeout = 0.3
 attack_steps = 5
 
 [evaluation]

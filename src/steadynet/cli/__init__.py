@@ -33,6 +33,7 @@ from steadynet.cli import (
     verify,
     view,
     vnncomp,
+    zoo,
 )
 from steadynet.cli.command import Command
 from steadynet.cli.parsing import Parser, parse, wrapped
@@ -67,7 +68,7 @@ STAGES: dict[str, dict[str, Command]] = {
     },
     "3. report": {"report": report.COMMAND, "view": view.COMMAND, "publish": publish.COMMAND},
     "all stages at once": {"demo": demo.COMMAND, "reproduce": reproduce.COMMAND, "status": status.COMMAND},
-    "look up": {"list": listing.COMMAND},
+    "look up": {"list": listing.COMMAND, "zoo": zoo.COMMAND},
 }
 COMMANDS = {name: command for commands in STAGES.values() for name, command in commands.items()}
 
