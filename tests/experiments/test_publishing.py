@@ -146,6 +146,17 @@ def test_the_best_of_a_large_network(done, tmp_path):
     assert proved[out / "runs" / weights.parent.name] == max(proved.values())
 
 
+def test_weights_that_do_not_fit_are_left_out(done, tmp_path, monkeypatch, capsys):
+    out = shutil.copytree(done[0], tmp_path / "out")
+    (out / "grid.toml").write_text((out / "grid.toml").read_text().replace('"own"', '"rq1-mnist"'))
+    monkeypatch.setattr("steadynet.experiments.publishing.LIMIT", 1_000_000)  # a network has 0.67 MB
+    found = publish(ExperimentDirectory(out), tmp_path / "results")
+    assert len(found.without_room) == 2
+    assert len(list(tmp_path.glob("results/*/runs/*/weights.safetensors"))) == 1
+    assert main(["publish", str(out), "--to", str(tmp_path / "results")]) == 0
+    assert f"no room: {', '.join(found.without_room)}" in capsys.readouterr().out
+
+
 def test_an_experiment_that_is_stopped_has_its_table(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_grid(tmp_path / "out", stop_after=4, only={"method": ["natural", "nbc"]})

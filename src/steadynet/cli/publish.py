@@ -27,7 +27,7 @@ def _configure(parser: Parser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console
     from steadynet.experiments.directory import ExperimentDirectory
-    from steadynet.experiments.publishing import publish
+    from steadynet.experiments.publishing import LIMIT, publish, published_size
     from steadynet.files import read_toml
 
     results = Path(arguments.to or RESULTS)
@@ -41,8 +41,9 @@ def _run(arguments: argparse.Namespace) -> None:
             f"{done.folder}: {len(done.there)} of {done.planned} cells, {len(done.new)} of them new{removed}",
             soft_wrap=True,
         )
-    size = sum(path.stat().st_size for path in results.rglob("*") if path.is_file())
-    console.print(f"{results}: {size / 1e6:.1f} MB", soft_wrap=True)
+        if done.without_room:
+            console.print(f"without weights, as there is no room: {', '.join(done.without_room)}", soft_wrap=True)
+    console.print(f"{results}: {published_size(results) / 1e6:.1f} of {LIMIT / 1e6:.0f} MB", soft_wrap=True)
 
 
 COMMAND = Command(

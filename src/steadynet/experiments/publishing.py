@@ -38,6 +38,7 @@ from steadynet.verification.verdicts import COLUMNS, read_rows, row_as_line
 
 SMALL = ("M1", "M2", "C1", "C2")  # networks whose weights are published, of one seed
 WEIGHTS_SEED = 0  # with all seeds, the weights would be too large for a repository
+LIMIT = 80_000_000  # bytes of all published files together; weights that do not fit are left out
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Publication:
     new: list[str]
     removed: list[str]
     planned: int  # the cells of the grid
+    without_room: list[str]  # cells whose weights were left out because of ``LIMIT``
 
 
 def publish(source: ExperimentDirectory, results: Path, best_of: Sequence[str] = ()) -> Publication:
@@ -81,11 +83,12 @@ def publish(source: ExperimentDirectory, results: Path, best_of: Sequence[str] =
     removed = [key for key in before if key not in cells]  # the grid has other settings now
     for key in removed:
         shutil.rmtree(target.run(key).path)
-    _publish_weights(source, target, [cells[key] for key in _keys(target)], best_of)
+    without_room = _publish_weights(source, target, [cells[key] for key in _keys(target)], best_of)
     _write(target.grid, grid.to_toml(Made(scale=grid.scale, seeds=seeds, published=True)))
     _write(target.test_images, _test_images(target))
     there = _keys(target)
-    return Publication(target.path, there, [key for key in there if key not in before], removed, len(cells_of(grid)))
+    new = [key for key in there if key not in before]
+    return Publication(target.path, there, new, removed, len(cells_of(grid)), without_room)
 
 
 def _published_seeds(target: ExperimentDirectory, grid: Grid) -> tuple[int, ...]:
@@ -130,10 +133,11 @@ def _publish_run(run: RunDirectory, copy: RunDirectory, cell: Cell, plan: Verifi
 
 def _publish_weights(
     source: ExperimentDirectory, target: ExperimentDirectory, cells: Sequence[Cell], best_of: Sequence[str]
-) -> None:
-    """Copy the weights of small networks and of the best large ones, once for all grids."""
+) -> list[str]:
+    """Copy the weights of small networks and of the best large ones, once for all grids, as long as there is room."""
+    without_room: list[str] = []
     if not paper_numbers(target.path.name):
-        return
+        return without_room
     stored = _stored_weights(target)
     best = [_best([cell for cell in cells if cell.model == model], target) for model in best_of]
     for cell in cells:
@@ -146,8 +150,17 @@ def _publish_weights(
         if not wanted:
             copy.weights.unlink(missing_ok=True)
         elif record.network not in stored and hash_of_run(run) == record.network and run.weights.is_file():
+            if published_size(target.path.parent) + run.weights.stat().st_size > LIMIT:
+                without_room.append(cell.key)
+                continue
             shutil.copyfile(run.weights, copy.weights)
             stored.add(record.network)
+    return without_room
+
+
+def published_size(results: Path) -> int:
+    """Return how many bytes all published files have."""
+    return sum(path.stat().st_size for path in results.rglob("*") if path.is_file())
 
 
 def _stored_weights(target: ExperimentDirectory) -> set[str]:
