@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,13 +22,18 @@ from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.graph.operations import Interval
 
+NoteSlopes = Callable[[int, Tensor, Tensor], None]
+
 COLUMNS_AT_ONCE = 256
 WIDE, WIDE_ITERATIONS = 100, 4  # layers with more unstable neurons than this get fewer iterations: they gain early
 CLEARLY = 1e-3  # a bound above this shows the sign of a neuron, and need not be raised further
 
 
 def refined_by_condensed(
-    network: CondensedNetwork, ascent: Ascent, out_of_time: Callable[[], bool] = lambda: False
+    network: CondensedNetwork,
+    ascent: Ascent,
+    out_of_time: Callable[[], bool] = lambda: False,
+    note: NoteSlopes = lambda number, bounds, slopes: None,
 ) -> BoundedNetwork:
     """The whole network with tighter bounds of its unstable ReLUs, from the first layer to the last.
 
@@ -35,6 +41,8 @@ def refined_by_condensed(
         network: the condensed network of one property.
         ascent: how slopes are optimised.
         out_of_time: when this says yes, the bounds that are still to come stay as they are.
+        note: is told the slopes behind n bounds of a layer: the layer's number, which bounds they are (n,) (first the
+            lower bounds of all its neurons, then the upper ones), and the slopes of all neurons before it (neurons, n).
     """
     whole = network.whole
     bounds, lines = Interval(*(side.clone() for side in network.bounds)), network.lines
@@ -52,7 +60,7 @@ def refined_by_condensed(
         )
         wide = len(layer.elements) > WIDE
         shorter = replace(ascent, iterations=min(ascent.iterations, WIDE_ITERATIONS)) if wide else ascent
-        better = _refined_layer(part, layer, shorter, out_of_time)
+        better = _refined_layer(part, layer, shorter, out_of_time, partial(note, number))
         whole = replace(whole, bounds={**whole.bounds, layer.position: better})
         for side, known in zip(bounds, better, strict=True):
             side[layer.rows] = known.flatten()[layer.elements, None]
@@ -62,7 +70,11 @@ def refined_by_condensed(
 
 
 def _refined_layer(
-    before: CondensedNetwork, layer: CondensedLayer, ascent: Ascent, out_of_time: Callable[[], bool]
+    before: CondensedNetwork,
+    layer: CondensedLayer,
+    ascent: Ascent,
+    out_of_time: Callable[[], bool],
+    note: Callable[[Tensor, Tensor], None],
 ) -> Interval:
     """Bounds of the unstable neurons of a layer, on the condensed network before it; the known ones where tighter."""
     known = before.whole.bounds[layer.position]
@@ -85,6 +97,7 @@ def _refined_layer(
         )
         batch = _columns(functions, len(columns))
         ascend(functions, batch, ascent, out_of_time, CLEARLY)
+        note(columns, batch.slopes)
         picked, owner = single_neurons(places[rows], tuple(known.lower.shape[1:]), matrix.dtype)
         signed = picked.coefficients * sign.view(-1, *[1] * (picked.coefficients.dim() - 1))
         slopes = ColumnSlopes(batch.slopes, before.layers)

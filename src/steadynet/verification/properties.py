@@ -207,6 +207,7 @@ class Result:
         reason: Why there is no verdict, in one line for the user.
         arithmetic: Which arithmetic a proof speaks of; for ``unsat`` only.
         guarantee: What a proof or a counterexample rests on; for ``unsat`` and ``sat`` only.
+        hints: What the search leaves for a proof that others can check, if it was asked to.
 
     Example:
         >>> result = Result(Verdict.UNSAT, seconds=0.2, margin=1.5, decided_by=DecidedBy.CROWN)
@@ -227,6 +228,7 @@ class Result:
     reason: str = ""
     arithmetic: Arithmetic | None = None
     guarantee: Guarantee | None = None
+    hints: object = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         notes = "".join(f", {text}" for text in (self.decided_by, self.reason) if text)

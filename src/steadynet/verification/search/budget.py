@@ -20,6 +20,7 @@ class Budget:
         now: the clock that counts the seconds.
         condense: whether ReLUs are split on condensed networks.
         programs: whether linear programs bound the subproblems of small networks.
+        hints: whether the search notes hints for a proof.
     """
 
     timeout: float
@@ -30,3 +31,4 @@ class Budget:
     now: Callable[[], float] = time.perf_counter
     condense: bool = True
     programs: bool = True
+    hints: bool = False

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
-from steadynet.bounds.condensed_refinement import refined_by_condensed
+from steadynet.bounds.condensed_refinement import NoteSlopes, refined_by_condensed
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
@@ -82,11 +83,16 @@ def _attacked_and_refined(state: SearchState, decisions: Decisions, index: int) 
     if attack_from_random_points(network, decisions, index, margins, budget.restarts, budget.attack_steps):
         return state
     bounds = {}
-    for position, better in refined_by_condensed(network, REFINEMENT, out_of_time).bounds.items():
+    refined = refined_by_condensed(network, REFINEMENT, out_of_time, *_noting(decisions, index, network))
+    for position, better in refined.bounds.items():
         lower, upper = (side.clone() for side in state.network.bounds[position])
         lower[index], upper[index] = better.lower[0], better.upper[0]
         bounds[position] = Interval(lower, upper)
     return replace(state, network=replace(state.network, bounds=bounds))
+
+
+def _noting(decisions: Decisions, index: int, network: CondensedNetwork) -> list[NoteSlopes]:
+    return [partial(decisions.hints[index].refinement, network.layers)] if decisions.hints else []
 
 
 def _condensed(

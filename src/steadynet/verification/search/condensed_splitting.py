@@ -83,6 +83,8 @@ class CondensedSplitting:
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
+            if decisions.hints:
+                decisions.hints[index].begin(state.batch.graph, margin)
             slopes = self._condensed_slopes(state.slopes.get((index, margin), {}))
             self._push([Part(margin, float(state.lower[index, margin]), (), (), (), slopes)])
 
@@ -193,6 +195,9 @@ class CondensedSplitting:
         for part, proved in zip(parts, bound.tolist(), strict=True):
             if proved > 0:
                 self.least[part.margin] = min(self.least.get(part.margin, proved), proved)
+                if self.decisions.hints:
+                    held = list(zip(part.neurons, part.signs, part.betas, strict=True))
+                    self.decisions.hints[self.index].condensed_leaf(part.margin, self.network.layers, held, part.slopes)
         return (bound > 0).tolist()
 
     def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:

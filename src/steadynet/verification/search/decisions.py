@@ -10,6 +10,7 @@ from torch import Tensor
 
 from steadynet.verification.properties import DecidedBy, Properties, Result, Verdict, is_counterexample
 from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.hints import ProofHints
 from steadynet.verification.search.time_accounting import TimeAccounts
 
 
@@ -21,6 +22,7 @@ class Decisions:
         time: what each property has been charged.
         stable: per property, the share of its stable ReLUs if it is known.
         subproblems: per property, how many subproblems were bounded.
+        hints: per property, what a proof of it can be made from; None if nobody wants proofs.
     """
 
     def __init__(self, properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
@@ -29,6 +31,7 @@ class Decisions:
         self.open = set(range(len(properties)))
         self.stable: list[float | None] = [None] * len(properties)
         self.subproblems = [0] * len(properties)
+        self.hints = [ProofHints() for _ in range(len(properties))] if budget.hints else None
         self._unreported: dict[int, Result] = {}  # decided since the last charge, which they still share
 
     def prove(self, index: int, margin: float, by: DecidedBy) -> None:
@@ -105,4 +108,5 @@ class Decisions:
             subproblems=self.subproblems[index],
             decided_by=by,
             reason=reason,
+            hints=self.hints[index] if self.hints and verdict is Verdict.UNSAT else None,
         )

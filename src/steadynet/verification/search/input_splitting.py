@@ -264,6 +264,10 @@ class InputSplitting:
         stuck = ((parts.depth >= DEEPEST * low.shape[1])[:, None] | ~((start < middle) & (middle < end))).flatten()
         for owner in set(parts.owner[stuck].tolist()):
             self.open_parts.pop(owner, None)  # given up
+        if self.decisions.hints:
+            for owner in set(parts.owner.tolist()):
+                rows = (parts.owner == owner) & ~stuck
+                self.decisions.hints[owner].cut(low[rows], high[rows], axis[rows, 0], middle[rows, 0])
         shape = parts.box.lower.shape
         first = Interval(parts.box.lower, high.scatter(1, axis, middle).view(shape))
         second = Interval(low.scatter(1, axis, middle).view(shape), parts.box.upper)

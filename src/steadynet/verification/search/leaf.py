@@ -23,7 +23,7 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Splits
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.bounding import apply_splits
-from steadynet.verification.search.subproblem import Subproblem
+from steadynet.verification.search.subproblem import Split, Subproblem
 
 _SLACK = 1e-6  # constraints are loosened by this much before HiGHS may call them infeasible
 _RAY_LENGTHS = (1.0, 1e2, 1e4, 1e6)  # how often the ray of an empty leaf is added, in units of the margin's size
@@ -35,10 +35,12 @@ class Settled(NamedTuple):
     Attributes:
         lower: a proved lower bound, with every rounding counted.
         point: the input where HiGHS finds the smallest margin; the centre of the box for an empty leaf.
+        splits: the splits with the multipliers that prove the bound.
     """
 
     lower: float
     point: Tensor
+    splits: tuple[Split, ...] = ()
 
 
 class _Solution(NamedTuple):
@@ -80,14 +82,23 @@ def settle(network: BoundedNetwork, margin: Tensor, leaf: Subproblem, seconds: f
     solution = _solve(coefficients, constants, _flat(fixed.box), seconds, _SLACK)
     if solution is None:
         return None
-    lower = max(_proved(fixed, margin, splits, weights) for weights in solution.multipliers)
-    if not lower > 0:
+    tried = [(_proved(fixed, margin, splits, weights), weights) for weights in solution.multipliers]
+    if not max(lower for lower, _ in tried) > 0:
         # No proof, so look for a counterexample: the minimiser of the leaf as it is, which may be very narrow.
         exact = _solve(coefficients, constants, _flat(fixed.box), seconds - (time.monotonic() - started), 0.0)
         if exact is not None and not exact.empty:
             solution = exact
-            lower = max(lower, *(_proved(fixed, margin, splits, weights) for weights in exact.multipliers))
-    return Settled(lower, solution.point.view(network.shapes[0]))
+            tried += [(_proved(fixed, margin, splits, weights), weights) for weights in exact.multipliers]
+    lower, weights = max(tried, key=lambda pair: pair[0])
+    return Settled(lower, solution.point.view(network.shapes[0]), _with_multipliers(splits, weights))
+
+
+def _with_multipliers(splits: Splits, weights: Tensor) -> tuple[Split, ...]:
+    found, left = [], iter(weights.tolist())
+    for position, (_, elements) in splits.index.items():
+        for element, sign in zip(elements.tolist(), splits.sign[position].tolist(), strict=True):
+            found.append(Split(position, element, int(sign), next(left)))
+    return tuple(found)
 
 
 def _linear_form(network: BoundedNetwork, position: int, functions: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,6 +41,8 @@ class LeafSettler:
         settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
         if settled is None:
             return False
+        if settled.lower > 0 and self.decisions.hints:
+            self.decisions.hints[leaf.owner].leaf(leaf.margin, settled.splits, {})
         if not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
             self.doubtful[leaf.owner].append(settled.lower)
             if len(self.doubtful[leaf.owner]) >= MOST_DOUBTFUL:

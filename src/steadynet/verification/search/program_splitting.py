@@ -21,6 +21,7 @@ from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.branching import SIGNS
 from steadynet.verification.search.condensed_search import search_condensed
 from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.hints import ProofHints
 from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.program_branching import Branching
 from steadynet.verification.search.property_batch import SearchState
@@ -116,6 +117,8 @@ class _MarginTree:
         self.room = ROOM * network.bounds.largest()[:, 0].numpy()
         self.rounding = 0.0  # what rounding takes off a bound, as seen in the last proofs
         self.open = [_Node({})]
+        if decisions.hints:
+            decisions.hints[self.index].begin(state.batch.graph, self.margin)
         self.proposed: list[tuple[_Node, tuple[Duals, ...]]] = []
 
     def search(self) -> bool:
@@ -192,7 +195,15 @@ class _MarginTree:
         rows = [(node, duals) for node, candidates in self.proposed for duals in candidates]
         proved = {id(node) for (node, _), is_proved in zip(rows, self._proved(rows), strict=True) if is_proved}
         self.open += [_Node(node.splits, unproved=True) for node, _ in self.proposed if id(node) not in proved]
+        if self.decisions.hints:
+            for node, candidates in self.proposed:
+                if id(node) in proved:
+                    self._note(self.decisions.hints[self.index], node, candidates[0])
         self.proposed = []
+
+    def _note(self, hints: ProofHints, node: _Node, duals: Duals) -> None:
+        held = [(neuron, sign, float(duals.multipliers[neuron])) for neuron, sign in node.splits.items()]
+        hints.condensed_leaf(self.margin, self.network.layers, held, torch.from_numpy(duals.slopes))
 
     def _proved(self, rows: list[tuple[_Node, Duals]]) -> list[bool]:
         """Whether a pass over the whole network, with every rounding counted, proves each subproblem."""

@@ -44,6 +44,8 @@ class _ReluSplitting:
         owner, margin = state.margins_of_whole(decisions)
         for pair in zip(owner.tolist(), margin.tolist(), strict=True):
             self.queue.push([Subproblem(*pair, float(self.lower[pair]), slopes=state.slopes.get(pair, {}))])
+            if decisions.hints:
+                decisions.hints[pair[0]].begin(state.batch.graph, pair[1])
 
     def run(self, limit: int | None) -> None:
         """Bound and split batch after batch."""
@@ -71,6 +73,11 @@ class _ReluSplitting:
         bounded = bound(self.state.network, self.batch.margins, subproblems, BRANCH, out_of_time)
         lower = confirmed(bounded.relaxed, bounded.query, bounded.lower, bounded.value)
         self._try_minimisers(bounded, subproblems)
+        if self.decisions.hints:
+            splits = split_lists(bounded.splits, len(subproblems))
+            for row in (lower > 0).nonzero().flatten().tolist():
+                proved = subproblems[row]
+                self.decisions.hints[proved.owner].leaf(proved.margin, splits[row], bounded.slopes.of_function(row))
         left = [
             row for row in (lower <= 0).nonzero().flatten().tolist() if subproblems[row].owner in self.decisions.open
         ]
@@ -109,8 +116,11 @@ class _ReluSplitting:
                     self.queue.push([parent])  # out of time: the next charge ends its property
                 continue
             for side, sign in enumerate(branching.SIGNS):
+                child = parent.child(Split(*neuron, sign), float(choice.sides[side, row]))
                 if not choice.sides[side, row] > 0:  # else this side is proved already
-                    self.queue.push([parent.child(Split(*neuron, sign), float(choice.sides[side, row]))])
+                    self.queue.push([child])
+                elif self.decisions.hints:
+                    self.decisions.hints[child.owner].leaf(child.margin, child.splits, child.slopes)
 
 
 def split_lists(splits: Splits, rows: int) -> list[tuple[Split, ...]]:

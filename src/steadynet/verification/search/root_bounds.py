@@ -75,6 +75,11 @@ def optimise_slopes(state: SearchState, decisions: Decisions) -> SearchState:
         lower = _better(lower, owner[rows], margin[rows], proved)
         for row in (proved <= 0).nonzero().flatten().tolist():
             kept[served[row], int(margin[rows[row]])] = best.slopes.of_function(row)
+        if decisions.hints:
+            for row in (proved > 0).nonzero().flatten().tolist():
+                hints, which = decisions.hints[served[row]], int(margin[rows[row]])
+                hints.begin(state.batch.graph, which)
+                hints.leaf(which, (), best.slopes.of_function(row))
         decisions.charge(served)
     return _conclude(replace(state, lower=lower, slopes=kept), decisions, DecidedBy.OPTIMISED_SLOPES)
 

@@ -44,12 +44,15 @@ class BranchAndBound(Verifier):
         "wall", "how seconds are counted: as time passes, or as time of the processor, summed over its threads"
     )
 
+    hints: bool = False  # no setting: whether results carry hints for a proof, which changes no verdict
+
     def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
         """Decide the properties group by group; a group that crashes is tried again one property at a time."""
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
         budget = Budget(
-            self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense, self.programs
-        )
+            self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense, self.programs,
+            hints=self.hints,
+        )  # fmt: skip
         if properties.images.device.type == "cpu":
             keep_freed_memory()
         parameters = [parameter.requires_grad for parameter in properties.network.parameters()]

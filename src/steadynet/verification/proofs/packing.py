@@ -1,0 +1,108 @@
+"""A proof as bytes: the format that ``docs/proof-format.md`` describes and ``steadycheck`` reads."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadycheck import INPUT, LEAF, MAGIC, RELU
+from steadynet.verification.proofs.trees import Leaf, Node, Split, leaves_of, preorder
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RegionDraft:
+    """The proof of all violations that share one box.
+
+    Attributes:
+        kept: per ReLU layer, the elements that are kept.
+        refined: per ReLU layer, (2, kept, kept before) slopes of its lower and upper bounds, or None.
+        trees: one per violation.
+    """
+
+    kept: Sequence[NDArray[np.int64]]
+    refined: Sequence[Array | None]
+    trees: Sequence[Node]
+
+
+def quantised(slopes: Array, bits: int) -> Array:
+    """The slopes as a proof stores them."""
+    return np.round(slopes * (2.0**bits - 1)) / (2.0**bits - 1)
+
+
+def pack(network: bytes, property_file: bytes, exact: bool, regions: Sequence[RegionDraft]) -> bytes:
+    """A proof file.
+
+    Args:
+        network: The SHA-256 hash of the ONNX file.
+        property_file: The SHA-256 hash of the VNN-LIB file.
+        exact: Whether the proof holds for exact arithmetic only.
+        regions: The proofs of all boxes, in the order of the property.
+    """
+    parts = [network, property_file, _numbers(0 if exact else 1, len(regions))]
+    for region in regions:
+        parts += _region(region)
+    return MAGIC + zlib.compress(b"".join(parts), 6)
+
+
+def _numbers(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def _array(values: object, kind: str) -> bytes:
+    return np.asarray(values, dtype=kind).tobytes()
+
+
+def _shares(slopes: Array, bits: int) -> bytes:
+    return _array(np.round(slopes * (2**bits - 1)), f"<u{bits // 8}")
+
+
+def _region(region: RegionDraft) -> list[bytes]:
+    parts = []
+    for elements in region.kept:
+        parts += [_numbers(len(elements)), _array(np.diff(elements, prepend=0), "<u4")]
+    for slopes in region.refined:
+        parts += [_numbers(0)] if slopes is None else [_numbers(1, 8), _shares(slopes, 8)]
+    rows: dict[tuple[int, bytes], int] = {}
+    tables: dict[int, list[bytes]] = {8: [], 16: []}
+    for leaf in (leaf for tree in region.trees for leaf in leaves_of(tree)):
+        if leaf.slopes is not None:
+            key = (leaf.bits, _shares(leaf.slopes, leaf.bits))
+            if key not in rows:
+                rows[key] = len(tables[leaf.bits])
+                tables[leaf.bits].append(key[1])
+    for bits in (8, 16):
+        parts += [_numbers(len(tables[bits]), bits), *tables[bits]]
+    for tree in region.trees:
+        parts += _tree(tree, rows, len(tables[8]))
+    return parts
+
+
+def _tree(root: Node, rows: dict[tuple[int, bytes], int], eight: int) -> list[bytes]:
+    nodes = list(preorder(root))
+    splits, leaves = [node for node in nodes if isinstance(node, Split)], leaves_of(root)
+    kinds = [LEAF if isinstance(node, Leaf) else INPUT if node.relu is None else RELU for node in nodes]
+    cuts = [split for split in splits if split.relu is None]
+    betas = [beta for leaf in leaves for _, beta in leaf.held.values()]
+    slopes = []
+    for leaf in leaves:
+        if leaf.slopes is None:
+            slopes.append(0)
+        else:
+            slopes.append(1 + rows[leaf.bits, _shares(leaf.slopes, leaf.bits)] + (eight if leaf.bits == 16 else 0))
+    return [
+        _numbers(len(nodes)),
+        _array(kinds, "u1"),
+        _array([split.relu for split in splits if split.relu is not None], "<u4"),
+        _array([split.axis for split in cuts], "<u4"),
+        _array([split.cut for split in cuts], "<f8"),
+        _array(slopes, "<u4"),
+        _array(betas, "<f4"),
+        _array(np.array([leaf.weights for leaf in leaves]), "<f4"),
+    ]

@@ -1,0 +1,271 @@
+"""From hints to a proof: every leaf is bounded with ``steadycheck``'s own arithmetic, and repaired where that fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steadycheck import Boxes, Condensed, Leaves, Network, Rows, Violation, bound_leaves, constraint_rows
+from steadynet.verification.proofs.ascent import Batch, ascend, one_pass
+from steadynet.verification.proofs.packing import RegionDraft, quantised
+from steadynet.verification.proofs.reading_hints import MarginHints, refined_slopes
+from steadynet.verification.proofs.trees import Leaf, Node, Split, input_tree, leaves_of, preorder, relu_tree
+from steadynet.verification.search.hints import ProofHints
+
+Array = NDArray[np.float64]
+
+BOXES_AT_ONCE = LEAVES_AT_ONCE = 256
+MOST_LEAVES = 20_000  # that repairs may add to a tree
+FEW_INPUTS = 16  # up to so many, a leaf that fails is cut across an input; else a ReLU is split
+DEEPEST = 512
+
+
+class NoProofError(Exception):
+    """No proof was found; the message says why."""
+
+
+@dataclass
+class _View:
+    """The network over some boxes, and the functions of one violation there."""
+
+    numbers: list[int]
+    condensed: Condensed
+    rows: list[Rows]
+
+
+class RegionProver:
+    """Proves the violations that share one box.
+
+    Args:
+        network: The network as ``steadycheck`` reads it.
+        violations: The violations.
+        hints: What the search left, or None.
+        exact: Whether the proof is for exact arithmetic only.
+        deadline: When to give up, on the clock ``time.process_time``.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        violations: Sequence[Violation],
+        hints: ProofHints | None,
+        exact: bool,
+        deadline: float,
+    ) -> None:
+        self.network, self.violations, self.exact, self.deadline = network, violations, exact, deadline
+        lower, upper = violations[0].lower, violations[0].upper
+        self.boxes = Boxes(lower, upper)
+        whole = Condensed(network, lower[None], upper[None], exact=exact)
+        self.kept = [layer.elements for layer in whole.layers]
+        self.refined: list[Array | None] = [None] * len(self.kept)
+        self.hints = hints
+        self.sizes = [prod(network.shapes[relu]) for relu in network.relus()]
+        self.whole = self._view(whole, [0])
+
+    def _view(self, condensed: Condensed, numbers: list[int]) -> _View:
+        return _View(numbers, condensed, [constraint_rows(condensed, violation) for violation in self.violations])
+
+    def prove(self) -> RegionDraft:
+        """Prove every violation.
+
+        Raises:
+            NoProofError: One of them was not proved.
+        """
+        trees: list[Node | None] = [self._at_once(number) for number in range(len(self.violations))]
+        left = [number for number, tree in enumerate(trees) if tree is None]
+        if left and self._refine(left):
+            for number in left:
+                trees[number] = self._at_once(number)
+        for number, tree in enumerate(trees):
+            if tree is None:
+                trees[number] = self._searched(number)
+        return RegionDraft(self.kept, self.refined, [tree for tree in trees if tree is not None])
+
+    def _at_once(self, number: int) -> Node | None:
+        """A single leaf with default slopes, if one constraint by itself is proved."""
+        count = len(self.violations[number].bound)
+        leaves = [Leaf({}, 0, row) for row in np.eye(count)]
+        bounds = self._bounds(self.whole, number, leaves) if leaves else np.zeros(0)
+        return leaves[int(bounds.argmax())] if (bounds > 0).any() else None
+
+    def _refine(self, left: Sequence[int]) -> bool:
+        """Take over the refined inner bounds of the search, if a margin that is left needed them."""
+        if self.hints is None or not any(self.hints.rounds.get(number, 0) > 1 for number in left):
+            return False
+        found = refined_slopes(self.hints, self.kept, self.sizes)
+        self.refined = [None if slopes is None else quantised(slopes, 8) for slopes in found]
+        if all(slopes is None for slopes in self.refined):
+            return False
+        lower, upper = self.boxes.corners[0]
+        whole = Condensed(self.network, lower[None], upper[None], self.kept, self.refined, self.exact)
+        self.whole = self._view(whole, [0])
+        return True
+
+    def _searched(self, number: int) -> Node:
+        """The tree that the hints describe, with every leaf proved."""
+        count = len(self.violations[number].bound)
+        weights = np.full(count, 1 / max(count, 1))
+        margin = MarginHints(self.hints, number, self.kept, self.sizes)
+        if margin.cuts and not margin.leaves:
+            tree = input_tree(margin.cuts, weights)
+            self._number_boxes(tree, 0)
+        else:
+            tree = relu_tree(margin.leaves, weights)
+        return self._proved(number, tree)
+
+    def _number_boxes(self, root: Node, box: int) -> None:
+        """Give every leaf of a tree of cuts the number of its box."""
+        waiting = [(root, box)]
+        while waiting:
+            node, owner = waiting.pop()
+            if isinstance(node, Leaf):
+                node.box = owner
+            else:
+                lower, upper = self.boxes.corners[owner]
+                node.cut = float(min(max(node.cut, lower[node.axis]), upper[node.axis]))
+                waiting += zip(node.sides, self.boxes.halves(owner, node.axis, node.cut), strict=True)
+
+    def _proved(self, number: int, tree: Node) -> Node:
+        """Bound all leaves; raise, by an ascent, what fails; and split what still fails."""
+        holder = Split(None, 0, 0.0, [tree])
+        parents = {id(side): (node, at) for node in _splits(holder) for at, side in enumerate(node.sides)}
+        waiting, added = leaves_of(tree), 0
+        while waiting:
+            waiting.sort(key=lambda leaf: leaf.box)
+            some, view = self._next(waiting)
+            waiting = waiting[len(some) :]
+            failed = self._failed(view, number, some)
+            if failed and (time.process_time() > self.deadline or added > MOST_LEAVES):
+                raise NoProofError(f"{len(failed)} leaves were not proved in time")
+            for leaf, split in zip(failed, self._splits_of(view, number, failed), strict=True):
+                parent, at = parents.pop(id(leaf))
+                parent.sides[at] = split
+                for place, side in enumerate(split.sides):
+                    parents[id(side)] = (split, place)
+                    assert isinstance(side, Leaf)
+                    waiting.append(side)
+                added += 1
+        return holder.sides[0]
+
+    def _next(self, waiting: Sequence[Leaf]) -> tuple[list[Leaf], _View]:
+        """The first leaves, of a limited number of boxes, and the network over these boxes."""
+        numbers = sorted({leaf.box for leaf in waiting[: LEAVES_AT_ONCE * 4]})[:BOXES_AT_ONCE]
+        some = [leaf for leaf in waiting[: LEAVES_AT_ONCE * 4] if leaf.box <= numbers[-1]]
+        if numbers == [0]:
+            return some, self.whole
+        lower, upper = (np.stack([self.boxes.corners[number][side] for number in numbers]) for side in (0, 1))
+        condensed = Condensed(self.network, lower, upper, self.kept, self.refined, self.exact)
+        return some, self._view(condensed, numbers)
+
+    def _failed(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+        """Prove leaves as they are, or after an ascent; those that are not proved."""
+        for leaf in leaves:
+            if leaf.slopes is not None:
+                leaf.slopes = quantised(leaf.slopes, leaf.bits)
+        left = self._not_proved(view, number, leaves)
+        for row in range(len(self.violations[number].bound) if left and len(leaves[0].weights) > 1 else 0):
+            one = np.eye(len(leaves[0].weights))[row]
+            tried = [Leaf(leaf.held, leaf.box, one, leaf.slopes, leaf.bits) for leaf in left]
+            missing = {id(leaf) for leaf in self._not_proved(view, number, tried)}
+            for leaf, other in zip(left, tried, strict=True):
+                if id(other) not in missing:
+                    leaf.weights = one
+            left = [leaf for leaf, other in zip(left, tried, strict=True) if id(other) in missing]
+        if view.condensed.layers and not view.numbers[1:]:
+            left = self._ascended(view, number, left)
+        return left
+
+    def _not_proved(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+        if not leaves:
+            return []
+        bounds = self._bounds(view, number, leaves)
+        return [leaf for leaf, bound in zip(leaves, bounds, strict=True) if not bound > 0]
+
+    def _ascended(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+        """Raise the bounds of some leaves; those that are still not proved."""
+        result = []
+        for start in range(0, len(leaves), LEAVES_AT_ONCE):
+            some = leaves[start : start + LEAVES_AT_ONCE]
+            batch = Batch.of(view.condensed, some, view.numbers)
+            ascend(view.condensed, view.rows[number], batch)
+            for bits in (8, 16):
+                for row, leaf in enumerate(some):
+                    if leaf in result and bits == 8:
+                        continue
+                    leaf.bits, leaf.slopes = bits, quantised(batch.slopes[row], bits)
+                    leaf.weights = batch.weights[row].astype(np.float32).astype(np.float64)
+                    held = {relu: (sign, float(batch.betas[row, relu])) for relu, (sign, _) in leaf.held.items()}
+                    leaf.held = held
+                missing = {id(leaf) for leaf in self._not_proved(view, number, some)}
+                proved = [row for row, leaf in enumerate(some) if id(leaf) not in missing]
+                batch = _without(batch, proved)
+                some = [leaf for leaf in some if id(leaf) in missing]
+                if not some:
+                    break
+            result += some
+        return result
+
+    def _bounds(self, view: _View, number: int, leaves: Sequence[Leaf]) -> Array:
+        """The bounds of leaves, as ``steadycheck`` will compute them."""
+        found = []
+        place = {box: at for at, box in enumerate(view.numbers)}
+        for start in range(0, len(leaves), LEAVES_AT_ONCE):
+            some = leaves[start : start + LEAVES_AT_ONCE]
+            entries = [(row, relu, *held) for row, leaf in enumerate(some) for relu, held in leaf.held.items()]
+            leaf_of, relu, sign, beta = np.array(entries).reshape(-1, 4).T
+            own = [leaf.slopes for leaf in some if leaf.slopes is not None]
+            table = np.array([np.zeros(sum(map(len, self.kept))), *own])
+            slopes = np.cumsum([leaf.slopes is not None for leaf in some]) * [leaf.slopes is not None for leaf in some]
+            part = Leaves(
+                np.array([place[leaf.box] for leaf in some]),
+                leaf_of.astype(np.int64),
+                relu.astype(np.int64),
+                sign,
+                beta.astype(np.float32).astype(np.float64),
+                slopes.astype(np.int64),
+                np.array([leaf.weights for leaf in some]).astype(np.float32).astype(np.float64),
+            )
+            found.append(bound_leaves(view.condensed, view.rows[number], part, table))
+        return np.concatenate(found)
+
+    def _splits_of(self, view: _View, number: int, leaves: list[Leaf]) -> list[Split]:
+        """Both sides of a ReLU or of a cut for every leaf that is not proved."""
+        if not leaves:
+            return []
+        found = one_pass(view.condensed, view.rows[number], Batch.of(view.condensed, leaves, view.numbers))
+        return [self._split(leaf, found.loss[row], found.on_input[row]) for row, leaf in enumerate(leaves)]
+
+    def _split(self, leaf: Leaf, loss: Array, on_input: Array) -> Split:
+        lower, upper = self.boxes.corners[leaf.box]
+        if len(leaf.held) > DEEPEST:
+            raise NoProofError("the tree has become too deep")
+        if len(lower) <= FEW_INPUTS and not leaf.held:
+            slope = np.abs(on_input)
+            axis = int(((slope + 0.2 * slope.mean()) * (upper - lower)).argmax())
+            cut = float((lower[axis] + upper[axis]) / 2)
+            if lower[axis] < cut < upper[axis]:
+                parts = self.boxes.halves(leaf.box, axis, cut)
+                return Split(None, axis, cut, [Leaf({}, part, leaf.weights, leaf.slopes, leaf.bits) for part in parts])
+        if not loss.any():
+            raise NoProofError("a leaf without any unstable ReLU was not proved")
+        relu = int(loss.argmax())
+        sides: list[Split | Leaf] = [
+            Leaf({**leaf.held, relu: (sign, 0.0)}, leaf.box, leaf.weights, leaf.slopes, leaf.bits) for sign in (1, -1)
+        ]
+        return Split(relu, 0, 0.0, sides)
+
+
+def _splits(root: Node) -> list[Split]:
+    return [node for node in preorder(root) if isinstance(node, Split)]
+
+
+def _without(batch: Batch, rows: list[int]) -> Batch:
+    slopes, betas, signs, weights = (
+        np.delete(part, rows, 0) for part in (batch.slopes, batch.betas, batch.signs, batch.weights)
+    )
+    return Batch(np.delete(batch.owner, rows), slopes, betas, signs, weights)

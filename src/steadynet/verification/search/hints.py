@@ -1,0 +1,93 @@
+"""What a search leaves behind for a proof: the leaves that it proved, with their splits, slopes and multipliers.
+
+These are hints. Whoever writes a proof bounds every leaf again, and repairs what a hint does not prove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from steadynet.bounds.condensed import CondensedLayer
+from steadynet.graph.graph import Graph
+from steadynet.verification.search.subproblem import Split
+
+
+@dataclass(frozen=True)
+class LeafHint:
+    """One proved subproblem.
+
+    Attributes:
+        splits: the ReLUs that are held on one side, by their positions in the graph, with their multipliers.
+        slopes: per ReLU position, (elements, slopes) of some neurons; ``elements`` is None for the whole layer.
+    """
+
+    splits: tuple[Split, ...]
+    slopes: Mapping[int, tuple[Tensor | None, Tensor]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One box that was halved: its corners, the input that was cut across, and where."""
+
+    lower: Tensor
+    upper: Tensor
+    axis: int
+    middle: float
+
+
+@dataclass
+class ProofHints:
+    """What is known of the proof of one property.
+
+    Attributes:
+        relus: the positions of the ReLUs in the graph that the splits speak of.
+        leaves: per margin, its proved subproblems.
+        cuts: the boxes that were halved, in their order.
+        rounds: per margin, how often its search began; from the second time on, with refined inner bounds.
+        layers: the layers of the condensed network whose inner bounds were refined.
+        refined: per number of such a layer, (bounds, slopes) as ``refined_by_condensed`` notes them.
+    """
+
+    relus: tuple[int, ...] = ()
+    leaves: dict[int, list[LeafHint]] = field(default_factory=dict)
+    cuts: list[Cut] = field(default_factory=list)
+    rounds: dict[int, int] = field(default_factory=dict)
+    layers: tuple[CondensedLayer, ...] = ()
+    refined: dict[int, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+
+    def begin(self, graph: Graph, margin: int) -> None:
+        """Forget the leaves of a margin: its search begins anew."""
+        self.relus = tuple(graph.relus)
+        self.leaves[margin] = []
+        self.rounds[margin] = self.rounds.get(margin, 0) + 1
+
+    def leaf(self, margin: int, splits: Sequence[Split], slopes: Mapping[int, Tensor]) -> None:
+        """Note a proved subproblem of the whole network."""
+        known = {position: (None, values.flatten()) for position, values in slopes.items()}
+        self.leaves.setdefault(margin, []).append(LeafHint(tuple(splits), known))
+
+    def condensed_leaf(
+        self, margin: int, layers: Sequence[CondensedLayer], splits: Sequence[tuple[int, int, float]], slopes: Tensor
+    ) -> None:
+        """Note a proved subproblem of a condensed network: (neuron, sign, multiplier), and a slope per neuron."""
+        known = {layer.position: (layer.elements, slopes[layer.rows]) for layer in layers}
+        held = [
+            Split(layer.position, int(layer.elements[neuron - layer.rows.start]), sign, beta)
+            for neuron, sign, beta in splits
+            for layer in layers
+            if layer.rows.start <= neuron < layer.rows.stop
+        ]
+        self.leaves.setdefault(margin, []).append(LeafHint(tuple(held), known))
+
+    def refinement(self, layers: Sequence[CondensedLayer], number: int, bounds: Tensor, slopes: Tensor) -> None:
+        """Note the slopes behind refined bounds of a layer of a condensed network."""
+        self.layers = tuple(layers)
+        self.refined.setdefault(number, []).append((bounds, slopes.half()))
+
+    def cut(self, lower: Tensor, upper: Tensor, axis: Tensor, middle: Tensor) -> None:
+        """Note boxes that are halved: corners (n, inputs), inputs (n,), places (n,)."""
+        for row, (across, where) in enumerate(zip(axis.tolist(), middle.tolist(), strict=True)):
+            self.cuts.append(Cut(lower[row], upper[row], across, where))
