@@ -54,10 +54,12 @@ def find_results(folder: Path | None = None) -> Path:
         UserError: There is none, as where steadynet was installed without its repository.
     """
     source_tree = Path(__file__).resolve().parents[3]
-    for place in [folder] if folder else [Path(RESULTS), source_tree / RESULTS]:
+    places = [folder] if folder else [Path(RESULTS), source_tree / RESULTS]
+    for place in places:
         if any(place.glob("*/grid.toml")):
             return place
-    raise UserError(f"{folder} holds no published networks" if folder else WHERE)
+    empty = folder or next((place for place in places if place.is_dir()), None)
+    raise UserError(f"{empty} holds no published networks yet" if empty else WHERE)
 
 
 def networks_in(results: Path) -> dict[str, ZooNetwork]:
