@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from statistics import fmean
@@ -81,6 +82,20 @@ def test_what_has_not_been_run_is_said(results):
     assert "nothing of this grid is published at this scale yet" in texts["docs/results/rq3.md"]
     assert "| `rq2-mnist` | 2 of 18 | **not enough data** |" in texts["docs/results/index.md"]
     assert "The paper's tables are being run" in texts["README.md"]
+
+
+def test_verdicts_from_before_a_fix_of_the_verifier_are_not_shown(results, tmp_path):
+    old = shutil.copytree(results, tmp_path / "results")
+    (run,) = (old / "rq2-mnist" / "runs").glob("M1-rs-seed-*")
+    record = json.loads((run / "published.json").read_text())
+    (run / "published.json").write_text(json.dumps(record | {"soundness": record["soundness"] - 1}))
+
+    def proved(folder):
+        (line,) = re.findall(r"^\| 0.1 \| UNSAT % \|(?=.* – \|$).*", pages_of(folder)["rq2-mnist"], re.MULTILINE)[-1:]
+        return [cell.strip() for cell in line.split("|")[3:-1:2]]
+
+    assert all("/3)" in cell for cell in proved(results))
+    assert [cell == "–" for cell in proved(old)] == [True, False]
 
 
 def test_the_answers_by_hand(results, monkeypatch):
