@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from random_networks import convolutional, dense, residual
+from steadynet.bounds import condensed
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
 from steadynet.bounds.condensed_bounds import (
@@ -20,6 +21,7 @@ from steadynet.bounds.condensed_bounds import (
     margins_at,
     whole_query,
 )
+from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError, propagate
 from steadynet.bounds.optimised import Ascent
 from steadynet.graph.operations import Interval
@@ -119,3 +121,31 @@ def test_no_time_is_left():
     _, whole, margins = sampled("dense", 1)
     with pytest.raises(OutOfTimeError):
         condense(whole, margins, MEMORY, lambda: True)
+
+
+@pytest.mark.parametrize(("kind", "seed"), CASES)
+@pytest.mark.parametrize("share", [0.0, 1.1])  # of non-zero entries below which matrices are sparse: none, all
+def test_substituting_further_is_condensing_anew(kind, seed, share, monkeypatch):
+    monkeypatch.setattr(condensed, "SPARSE", share)
+    network, whole, margins = sampled(kind, seed)
+    small = condense(whole, margins, MEMORY)
+    box = Interval(
+        *((side + whole.box.lower + whole.box.upper) / 3 for side in whole.box)
+    )  # a smaller box, same centre
+    with torch.no_grad():
+        inner, _ = propagate(graph_of(network, tuple(box.lower.shape[1:])), box, MEMORY)
+    tighter = replace(whole, bounds=inner.bounds)
+    further, anew = condensed_further(small, tighter), condense(tighter, margins, MEMORY)
+    assert [layer.position for layer in further.layers] == [layer.position for layer in anew.layers]
+    for one, other in zip(further.layers, anew.layers, strict=True):
+        assert one.rows == other.rows
+        assert torch.equal(one.elements, other.elements)
+        torch.testing.assert_close(one.matrix.dense(), other.matrix.dense())
+        torch.testing.assert_close(one.matrix.transposed.to_dense(), one.matrix.dense().t())
+        torch.testing.assert_close(one.constant, other.constant)
+    torch.testing.assert_close(further.margins, anew.margins)
+    torch.testing.assert_close(further.constants, anew.constants)
+    for name in ("bounds", "floor"):
+        torch.testing.assert_close(getattr(further, name), getattr(anew, name))
+    for name in ("lower_slope", "upper_slope", "upper_shift"):
+        torch.testing.assert_close(getattr(further.lines, name), getattr(anew.lines, name))

@@ -46,6 +46,15 @@ class Matrix:
             warnings.simplefilter("ignore")  # PyTorch says that its sparse matrices are new
             return cls(dense.to_sparse_csr(), transposed.to_sparse_csr())
 
+    @property
+    def entries(self) -> int:
+        """How many numbers it holds."""
+        return self.matrix.numel() if self.matrix.layout == torch.strided else self.matrix.values().numel()
+
+    def dense(self) -> Tensor:
+        """The matrix with its zeros."""
+        return self.matrix if self.matrix.layout == torch.strided else self.matrix.to_dense()
+
 
 @dataclass(frozen=True)
 class CondensedLayer:
@@ -101,6 +110,11 @@ class CondensedNetwork:
     def neurons(self) -> int:
         """How many unstable ReLUs there are."""
         return len(self.margins) - self.inputs
+
+    @property
+    def entries(self) -> int:
+        """How many numbers its matrices hold."""
+        return sum(layer.matrix.entries for layer in self.layers) + self.margins.numel()
 
     def is_finite(self) -> bool:
         """Whether all of it is a number: weights of extreme sizes may overflow."""

@@ -7,7 +7,7 @@ Nothing here is a proof: :func:`whole_query` writes the batch in terms of the wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,15 @@ class SplitColumns:
     column: Tensor
     sign: Tensor
     beta: Tensor
+    _within: dict[int, tuple[Tensor, Tensor, Tensor] | None] = field(default_factory=dict, repr=False)
+
+    def within(self, rows: slice) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The splits of one layer: their entries, their neurons counted from its first one, and their columns."""
+        if rows.start not in self._within:  # ReLUs stay split while their multipliers move
+            entries = ((self.neuron >= rows.start) & (self.neuron < rows.stop)).nonzero().flatten()
+            found = entries, self.neuron[entries] - rows.start, self.column[entries]
+            self._within[rows.start] = found if len(entries) else None
+        return self._within[rows.start]
 
     def restricted(self, columns: Tensor, count: int) -> SplitColumns:
         """The splits of some of ``count`` columns, numbered anew."""
@@ -83,6 +92,23 @@ class Columns:
             self.splits.restricted(columns, len(self)),
         )
 
+    def repeated(self, times: int) -> Columns:
+        """All columns several times, one copy of the batch after the other."""
+        count, splits = len(self), self.splits
+        shift = torch.arange(times, device=splits.column.device).repeat_interleave(len(splits.column)) * count
+        return Columns(
+            self.margin.repeat(times),
+            self.upper_slope.repeat(1, times),
+            self.upper_shift.repeat(1, times),
+            self.slopes.repeat(1, times),
+            SplitColumns(
+                splits.neuron.repeat(times),
+                splits.column.repeat(times) + shift,
+                splits.sign.repeat(times),
+                splits.beta.repeat(times),
+            ),
+        )
+
 
 @dataclass(frozen=True)
 class ColumnBounds:
@@ -115,10 +141,9 @@ def lower(network: CondensedNetwork, batch: Columns) -> ColumnBounds:
         negative = behind.clamp_max(0)
         constant = constant + (negative * batch.upper_shift[rows]).sum(0)
         through = torch.addcmul(behind * slopes, negative, batch.upper_slope[rows] - slopes)
-        here = (batch.splits.neuron >= rows.start) & (batch.splits.neuron < rows.stop)
-        if bool(here.any()):
-            index = batch.splits.neuron[here] - rows.start, batch.splits.column[here]
-            through.index_put_(index, -pull[here], accumulate=True)  # the term −β·sign·z of a split
+        splits = batch.splits.within(rows)
+        if splits is not None:
+            through.index_put_(splits[1:], -pull[splits[0]], accumulate=True)  # the term −β·sign·z of a split
         constant = constant + layer.constant @ through
         pending[: inputs + rows.start].addmm_(layer.matrix.transposed, through)
     on_input, (low, high) = pending[:inputs], network.box
@@ -178,21 +203,22 @@ def ascend(
         if not bool(still.any()) or out_of_time():
             return found
         on_slopes, on_multipliers = ascent_directions(network, batch, found)
-        scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5
-        step = _adam(on_slopes, moments[0], moments[1], ascent.slope_rate * scale, root)
+        step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
         batch.slopes += step * (movable & still)
         torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
         torch.maximum(batch.slopes, network.floor, out=batch.slopes)
-        step = _adam(on_multipliers, moments[2], moments[3], ascent.multiplier_rate * scale, root)
+        step = adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
         splits.beta += step * still[splits.column]
         splits.beta.clamp_min_(0)
     return lower(network, batch)
 
 
-def _adam(gradient: Tensor, first: Tensor, second: Tensor, rate: float, root: float) -> Tensor:
+def adam_step(gradient: Tensor, first: Tensor, second: Tensor, ascent: Ascent, iteration: int, rate: float) -> Tensor:
+    """One step of Adam up a gradient, with a decaying rate; ``first`` and ``second`` are its moments."""
+    scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5
     first.lerp_(gradient, 0.1)
     second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    return rate * first / (second.sqrt() / root + 1e-8)
+    return rate * scale * first / (second.sqrt() / root + 1e-8)
 
 
 def whole_query(
@@ -212,9 +238,10 @@ def whole_query(
         base, shape = relaxed.relaxations[layer.position], (count, *layer.shape)
         values = base.lower_slope.flatten(1).repeat(count, 1)
         values[:, layer.elements] = batch.slopes[layer.rows].t().to(values)
-        here = (splits.neuron >= layer.rows.start) & (splits.neuron < layer.rows.stop)
-        if bool(here.any()):
-            index = splits.column[here], layer.elements[splits.neuron[here] - layer.rows.start]
+        within = splits.within(layer.rows)
+        if within is not None:
+            here, neuron, column = within
+            index = column, layer.elements[neuron]
             fixed = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
             lower_slope, upper_slope, shift = (
                 side.flatten(1).repeat(count, 1) for side in (base.lower_slope, base.upper_slope, base.upper_shift)

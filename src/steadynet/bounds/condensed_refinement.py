@@ -18,13 +18,14 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.condensed import CondensedLayer, CondensedNetwork
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, ascend
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.local_ascent import local_slopes
 from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.graph.operations import Interval
 
 NoteSlopes = Callable[[int, Tensor, Tensor], None]
 
-COLUMNS_AT_ONCE = 256
+COLUMNS_AT_ONCE, LOCAL_COLUMNS_AT_ONCE = 256, 1024
 WIDE, WIDE_ITERATIONS = 100, 4  # layers with more unstable neurons than this get fewer iterations: they gain early
 CLEARLY = 1e-3  # a bound above this shows the sign of a neuron, and need not be raised further
 
@@ -81,26 +82,30 @@ def _refined_layer(
     lower, upper = (side.clone().flatten() for side in known)
     source = before.whole.graph.source(layer.position)
     relaxed = before.whole.relaxed(source)
-    matrix = layer.matrix.matrix if layer.matrix.matrix.layout == torch.strided else layer.matrix.matrix.to_dense()
+    matrix = layer.matrix.dense()
     count = len(layer.elements)
     signs = torch.ones(2 * count, dtype=matrix.dtype, device=matrix.device)
     signs[count:] = -1.0  # an upper bound of z is −(a lower bound of −z)
     chosen = torch.zeros_like(known.lower, dtype=torch.bool)
     chosen.view(-1)[layer.elements] = True
     places = chosen.nonzero()  # (count, 1 + axes); torch.unravel_index would import sympy, which takes a second
-    for columns in torch.arange(2 * count, device=matrix.device).split(COLUMNS_AT_ONCE):
+    at_once = LOCAL_COLUMNS_AT_ONCE if len(before.layers) == 1 else COLUMNS_AT_ONCE
+    for columns in torch.arange(2 * count, device=matrix.device).split(at_once):
         if out_of_time():
             break
         rows, sign = columns % count, signs[columns]
         functions = replace(
             before, margins=(matrix[rows] * sign[:, None]).t().contiguous(), constants=layer.constant[rows] * sign
         )
-        batch = _columns(functions, len(columns))
-        ascend(functions, batch, ascent, out_of_time, CLEARLY)
-        note(columns, batch.slopes)
+        found_slopes = local_slopes(functions, matrix[rows] * sign[:, None], ascent, CLEARLY)
+        if found_slopes is None:
+            batch = _columns(functions, len(columns))
+            ascend(functions, batch, ascent, out_of_time, CLEARLY)
+            found_slopes = batch.slopes
+        note(columns, found_slopes)
         picked, owner = single_neurons(places[rows], tuple(known.lower.shape[1:]), matrix.dtype)
         signed = picked.coefficients * sign.view(-1, *[1] * (picked.coefficients.dim() - 1))
-        slopes = ColumnSlopes(batch.slopes, before.layers)
+        slopes = ColumnSlopes(found_slopes, before.layers)
         with torch.no_grad():
             query = BoundQuery(source, picked.with_coefficients(signed), owner, slopes)
             found = relaxed.lower(query).bound(matrix.dtype)

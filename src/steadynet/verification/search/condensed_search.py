@@ -13,16 +13,18 @@ import torch
 
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
 from steadynet.bounds.condensed_refinement import NoteSlopes, refined_by_condensed
+from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.condensed_attack import attack_from_random_points
-from steadynet.verification.search.condensed_splitting import CondensedSplitting
+from steadynet.verification.search.condensed_splitting import LATE_ATTACK, CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.relu_splitting import split_relus
 from steadynet.verification.search.root_bounds import REFINEMENT
 
+KEPT_ENTRIES = 1 << 24  # of the matrices of all condensed networks that are kept from the first look to the search
 MOST_ENTRIES = 1 << 22  # of the matrices of a condensed network that is searched at once, without a look at the whole
 
 
@@ -40,6 +42,9 @@ def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> Sear
     if not state.batch.budget.condense or has_maxima(state.batch.graph):
         return state
     condensed, lower = set(), state.lower.clone()
+    kept: dict[int, CondensedNetwork] = {}
+    slopes = dict(state.slopes)
+    room = KEPT_ENTRIES
     for index in sorted(decisions.open):
         network = _condensed(state, index, decisions.out_of_time([index]), MOST_ENTRIES)
         decisions.charge([index])
@@ -48,7 +53,11 @@ def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> Sear
             search = CondensedSplitting(state, decisions, index, network)
             search.run(limit)
             lower[index] = search.proved_lower()
-    return replace(state, lower=lower, condensed=frozenset(condensed))
+            slopes |= search.root_slopes() if index in decisions.open else {}
+            if index in decisions.open and network.entries <= room:
+                kept[index] = network
+                room -= network.entries
+    return replace(state, lower=lower, slopes=slopes, condensed=frozenset(condensed), networks=kept)
 
 
 def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
@@ -59,8 +68,9 @@ def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
     if state.batch.budget.condense:
         for index in sorted(decisions.open):
             if index in state.condensed:  # the others were attacked and refined on the whole network
-                state = _attacked_and_refined(state, decisions, index)
-            search_condensed(state, decisions, index)
+                _search_refined(state, decisions, index)
+            else:
+                search_condensed(state, decisions, index)
     return split_relus(replace(state, condensed=frozenset()), decisions) if decisions.open else state
 
 
@@ -73,22 +83,26 @@ def search_condensed(state: SearchState, decisions: Decisions, index: int, limit
         CondensedSplitting(state, decisions, index, network).run(limit)
 
 
-def _attacked_and_refined(state: SearchState, decisions: Decisions, index: int) -> SearchState:
-    """Attack a property on its condensed network, then refine the bounds of its inner neurons."""
+def _search_refined(state: SearchState, decisions: Decisions, index: int) -> None:
+    """Attack a property on its condensed network, refine the bounds of its inner neurons, then split its ReLUs."""
     out_of_time, budget = decisions.out_of_time([index]), state.batch.budget
-    network = _condensed(state, index, out_of_time, MOST_ENTRIES)
+    network = state.networks.get(index) or _condensed(state, index, out_of_time, MOST_ENTRIES)
     if network is None:
-        return state
-    margins = (state.lower[index] <= 0).nonzero().flatten()
-    if attack_from_random_points(network, decisions, index, margins, budget.restarts, budget.attack_steps):
-        return state
-    bounds = {}
-    refined = refined_by_condensed(network, REFINEMENT, out_of_time, *_noting(decisions, index, network))
-    for position, better in refined.bounds.items():
+        return
+    margins, early = (state.lower[index] <= 0).nonzero().flatten(), LATE_ATTACK is not None
+    restarts, steps = (1, budget.attack_steps // 2) if early else (budget.restarts, budget.attack_steps)
+    if attack_from_random_points(network, decisions, index, margins, min(restarts, budget.restarts), steps):
+        return
+    whole, bounds = refined_by_condensed(network, REFINEMENT, out_of_time, *_noting(decisions, index, network)), {}
+    for position, better in whole.bounds.items():
         lower, upper = (side.clone() for side in state.network.bounds[position])
         lower[index], upper[index] = better.lower[0], better.upper[0]
         bounds[position] = Interval(lower, upper)
-    return replace(state, network=replace(state.network, bounds=bounds))
+    state = replace(state, network=replace(state.network, bounds=bounds))
+    network = condensed_further(network, whole)
+    decisions.charge([index])
+    if index in decisions.open and network.is_finite():
+        CondensedSplitting(state, decisions, index, network).run()
 
 
 def _noting(decisions: Decisions, index: int, network: CondensedNetwork) -> list[NoteSlopes]:

@@ -21,7 +21,7 @@ from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumn
 from steadynet.bounds.precision import in_float64
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.branching import SIGNS
-from steadynet.verification.search.condensed_attack import NEARLY_REFUTED, attack
+from steadynet.verification.search.condensed_attack import NEARLY_REFUTED, attack, attack_from_random_points
 from steadynet.verification.search.condensed_branching import choose
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
@@ -36,7 +36,12 @@ from steadynet.verification.search.relu_splitting import (
 from steadynet.verification.search.root_bounds import SLOPES
 from steadynet.verification.search.subproblem import Split, Subproblem
 
+MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
+DEEP = 30.0  # splits, beyond which it does not matter how many are needed
+LATE_ATTACK: int | None = 16  # batches before the attack with all restarts; None has it before the first batch
+ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
+PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Part:
         signs: the side that each is held on.
         betas: the multiplier of each.
         slopes: (neurons,), the slopes that its parent ended with, in half precision.
+        tried: whether a pass over the whole network has failed to prove it with slopes of its own.
     """
 
     margin: int
@@ -58,6 +64,7 @@ class Part:
     signs: tuple[int, ...]
     betas: tuple[float, ...]
     slopes: Tensor
+    tried: bool = False
 
     def child(self, neuron: int, sign: int, lower: float) -> Part:
         """The part in which one more ReLU is held on one side."""
@@ -67,6 +74,7 @@ class Part:
             neurons=(*self.neurons, neuron),
             signs=(*self.signs, sign),
             betas=(*self.betas, 0.0),
+            tried=False,
         )
 
 
@@ -78,10 +86,17 @@ class CondensedSplitting:
         self.open: list[tuple[float, int, Part]] = []
         self.pushed, self.batches, self.leaves = 0, 0, 0
         self.has_split = False
+        self.roots: list[Part] = []  # the whole margins, with the slopes that their bounds ended with
+        self.polished_at = POLISH_EVERY // 2 if index in state.condensed else 1  # the first look has done it already
+        self.expected = (
+            0.0  # how many subproblems the last batch is likely to lead to, if all splits gain as its first did
+        )
+        self.waiting: list[Part] = []  # their bounds are positive on the condensed network: a pass is to prove them
         self.rounding = 0.0  # what rounding takes off a bound, as seen in the last proofs
         self.least: dict[int, float] = {}  # per margin, the least bound of its parts that a pass has proved
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
+        self.is_warm = any(owner == index for owner, _ in state.slopes)
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
             if decisions.hints:
                 decisions.hints[index].begin(state.batch.graph, margin)
@@ -111,12 +126,21 @@ class CondensedSplitting:
             decisions.subproblems[self.index] += sum(bool(part.neurons) for part in batch)
             taken += len(batch)
             self._branch(batch)
+            if not self.open or not self.rounding or len(self.waiting) >= PROOFS_AT_ONCE:
+                self._prove_waiting()
             decisions.charge([self.index])
+            if limit is not None and self.expected > MOST_EXPECTED:
+                break  # what comes after the first look gains more
+        self._prove_waiting()
         if self.index in decisions.open and not self.open:
             if not self.has_split:
                 decisions.prove(self.index, float(self.proved_lower().min()), DecidedBy.OPTIMISED_SLOPES)
             self.settler.conclude(self.index)
             decisions.charge([self.index])
+
+    def root_slopes(self) -> dict[tuple[int, int], dict[int, Tensor]]:
+        """The optimised slopes of the whole margins, per property and margin: a start for another search."""
+        return {(self.index, part.margin): self._subproblem(part).slopes for part in self.roots}
 
     def proved_lower(self) -> Tensor:
         """(margins,), the best proved lower bounds of the whole margins, with those whose parts are all proved."""
@@ -131,7 +155,7 @@ class CondensedSplitting:
         """Bound a batch; split what is not proved."""
         out_of_time = self.decisions.out_of_time([self.index])
         batch = self._columns(parts)
-        ascent = BRANCH if self.batches else SLOPES
+        ascent = BRANCH if self.batches else ROOT_AGAIN if self.is_warm else SLOPES
         found = ascend(self.network, batch, ascent, out_of_time, self.rounding)
         self._try_minimisers(batch, found)
         if self.index not in self.decisions.open:
@@ -140,10 +164,11 @@ class CondensedSplitting:
             self._push(parts)
             return
         parts = _with_results(parts, batch, found.lower)
-        promising = (found.lower > 0).nonzero().flatten().tolist()
-        proved = self._proved([parts[row] for row in promising])
-        done = {row for row, is_proved in zip(promising, proved, strict=True) if is_proved}
-        left = [row for row in range(len(parts)) if row not in done]
+        self.roots += [part for part in parts if not part.neurons]
+        untried = [not part.tried for part in parts]  # the others are split, so that the search comes to an end
+        promising = [row and new for row, new in zip(self._promising(found.lower), untried, strict=True)]
+        self.waiting += [replace(part, tried=True) for part, row in zip(parts, promising, strict=True) if row]
+        left = [row for row, is_promising in enumerate(promising) if not is_promising]
         if left:
             columns = torch.tensor(left, device=found.lower.device)
             rest, parts = found.restricted(columns), [parts[row] for row in left]
@@ -173,9 +198,25 @@ class CondensedSplitting:
             if self.decisions.refute(self.index, points[row], DecidedBy.RELU_SPLITTING):
                 return
         self.batches += 1
-        if self.batches % POLISH_EVERY == 1:
+        if self.batches == LATE_ATTACK:
+            budget, margins = self.state.batch.budget, torch.tensor(sorted({*batch.margin.tolist()}))
+            attack_from_random_points(
+                self.network, self.decisions, self.index, margins, budget.restarts, budget.attack_steps
+            )
+        elif self.batches % POLISH_EVERY == self.polished_at:
             start, margin = found.minimiser[:, best], batch.margin[best]
             attack(self.network, self.decisions, self.index, margin, start, POLISHING_STEPS)
+
+    def _promising(self, bounds: Tensor) -> list[bool]:
+        """Whether a pass over the whole network is likely to prove each part: rounding must leave something of it."""
+        return (bounds > self.rounding / 2).tolist()
+
+    def _prove_waiting(self) -> None:
+        """Prove the parts that wait for it; those that a pass does not prove are split further."""
+        if self.index in self.decisions.open and self.waiting:
+            parts, self.waiting = self.waiting, []
+            proved = self._proved(parts)
+            self._push(part for part, is_proved in zip(parts, proved, strict=True) if not is_proved)
 
     def _proved(self, parts: Sequence[Part]) -> list[bool]:
         """Whether each part is proved by a pass over the whole network in which every rounding is counted."""
@@ -220,19 +261,20 @@ class CondensedSplitting:
         """Queue both sides of the ReLU that each part is split at; settle those without an unstable ReLU."""
         self.has_split = True
         choice = choose(self.network, batch, found, CANDIDATES, out_of_time)
-        waiting: list[Part] = []
-        promising: list[Part] = []
-        for part, neuron, bounds in zip(parts, choice.neurons, choice.sides.t().tolist(), strict=True):
+        gain = (choice.sides - found.lower).mean(0).clamp_min(1e-9)
+        self.expected = float((-found.lower / gain).clamp(0, DEEP).exp2().sum())
+        left: list[Part] = []
+        likely = zip(*(self._promising(side) for side in choice.sides), strict=True)
+        columns = zip(parts, choice.neurons, choice.sides.t().tolist(), likely, strict=True)
+        for part, neuron, bounds, promising in columns:
             if neuron is None:
                 self.leaves += 1
                 if not self.settler.settle(self._subproblem(part), out_of_time):
-                    waiting.append(part)  # out of time: the next charge ends the property
+                    left.append(part)  # out of time: the next charge ends the property
                 continue
-            for sign, bound in zip(SIGNS, bounds, strict=True):
-                (promising if bound > 0 else waiting).append(part.child(neuron, sign, bound))
-        proved = self._proved(promising)
-        waiting += [child for child, is_proved in zip(promising, proved, strict=True) if not is_proved]
-        self._push(waiting)
+            for sign, bound, is_promising in zip(SIGNS, bounds, promising, strict=True):
+                (self.waiting if is_promising else left).append(part.child(neuron, sign, bound))
+        self._push(left)
 
     def _subproblem(self, part: Part) -> Subproblem:
         """A part in terms of the whole network."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
@@ -79,6 +80,7 @@ class SearchState:
         lower: (properties, margins), the best lower bounds known, in float64; a positive one is proved.
         slopes: per (property, margin), the optimised slopes of the whole box, as a start for subproblems.
         condensed: the properties that are searched on condensed networks only; other stages leave them out.
+        networks: the condensed networks of some of these, over the bounds of ``network``.
     """
 
     batch: PropertyBatch
@@ -86,6 +88,7 @@ class SearchState:
     lower: Tensor
     slopes: Mapping[tuple[int, int], dict[int, Tensor]] = field(default_factory=dict)
     condensed: frozenset[int] = frozenset()
+    networks: Mapping[int, CondensedNetwork] = field(default_factory=dict)
 
     def open_margins(self, decisions: Decisions) -> tuple[Tensor, Tensor]:
         """(property, margin) of every margin that is not proved yet, of the properties that are still open."""
