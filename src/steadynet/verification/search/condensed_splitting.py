@@ -199,7 +199,7 @@ class CondensedSplitting:
                 return
         self.batches += 1
         if self.batches == LATE_ATTACK:
-            budget, margins = self.state.batch.budget, torch.tensor(sorted({*batch.margin.tolist()}))
+            budget, margins = self.state.batch.budget, batch.margin.unique()
             attack_from_random_points(
                 self.network, self.decisions, self.index, margins, budget.restarts, budget.attack_steps
             )
