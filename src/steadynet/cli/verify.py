@@ -32,6 +32,11 @@ def _configure(parser: Parser) -> None:
     parser.add_argument(
         "--fresh", action="store_true", help="decide every property again, also those with a stored verdict"
     )
+    parser.add_argument(
+        "--proofs",
+        action="store_true",
+        help="write a proof of every proved property into the run's folder proofs/, which steadycheck checks",
+    )
     add_json(parser)
     parser.add_argument(
         "--network",
@@ -69,6 +74,9 @@ def _verify_run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         show_verification(result)
+        if verification.proofs is not None:
+            proved = sum(radius.verdicts.unsat for radius in result.radii)
+            console.print(verification.proofs.described(proved), soft_wrap=True, markup=False)
         console.print(f"written: {verification.run.verdicts}", soft_wrap=True)
 
 
@@ -99,16 +107,20 @@ def _verification(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
     from steadynet.devices import DEVICES, pick_device
+    from steadynet.verification.proofs.folder import ProofFolder, require_steadycheck
     from steadynet.verification.run import RunVerification
     from steadynet.verification.verifiers import make_verifier
 
+    if arguments.proofs:
+        require_steadycheck()
     verifier = make_verifier(arguments.verifier, given_verifier(arguments))
     device = pick_device(arguments.device, DEVICES)
     use_threads(arguments)
     chosen = select(arguments)
     torch.manual_seed(0)
+    proofs = ProofFolder(chosen.trained.run.proofs) if arguments.proofs else None
     return RunVerification(
-        chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifier, chosen.data, device
+        chosen.trained, chosen.dataset.test, chosen.index, chosen.radii, verifier, chosen.data, device, proofs
     )
 
 

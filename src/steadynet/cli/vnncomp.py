@@ -15,6 +15,7 @@ from steadynet.errors import UserError
 from steadynet.training.interruption import InterruptedByUserError
 
 if TYPE_CHECKING:
+    from steadynet.verification.proofs.of_instances import InstanceProofs
     from steadynet.verification.vnncomp import Instance
 
 TIMEOUT = 120.0  # seconds
@@ -39,6 +40,11 @@ def _configure(parser: Parser) -> None:
         metavar="FILE",
         help="the file to write (default: results.csv for a list; one property's result is printed)",
     )
+    parser.add_argument(
+        "--proofs",
+        metavar="FOLDER",
+        help="write a proof of every proved property below this folder, which steadycheck checks",
+    )
     add_verifier(parser)
     add_threads(parser)
     add_verifier_settings(parser, without=("timeout",))
@@ -60,22 +66,27 @@ def _run(arguments: argparse.Namespace) -> None:
         _run_list(arguments, settings)
     elif arguments.network and arguments.property:
         instance = Instance(Path(arguments.network), Path(arguments.property), arguments.timeout or TIMEOUT)
-        decide_one(instance, arguments.verifier, settings, arguments.out)
+        decide_one(instance, arguments.verifier, settings, arguments.out, arguments.proofs)
     else:
         raise UserError("give a network and a property (ONNX VNNLIB), or a list of them (--instances FILE)")
 
 
-def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out: str | None = None) -> None:
+def decide_one(
+    instance: Instance, verifier: str, settings: dict[str, Any], out: str | None = None, proofs: str | None = None
+) -> None:
     """Decide one instance and write the result in VNN-COMP's form into the file ``out``, or print it.
+
+    A proof is written below the folder ``proofs``, if there is one.
 
     The line is written without :mod:`rich`, which takes longer to import than an easy instance takes to decide.
     """
     from steadynet.cli.display.numbers import seconds
     from steadynet.files import write_text
     from steadynet.verification.guarantees import describe_guarantee
-    from steadynet.verification.vnncomp import decide
+    from steadynet.verification.vnncomp import decide_with_hints
 
-    result = decide(instance, verifier, **settings)
+    writer = _proofs(proofs)
+    result = decide_with_hints(instance, verifier, settings, proofs=writer is not None)
     notes = ", ".join(text for text in (result.decided_by, result.reason, describe_guarantee(result)) if text)
     line = f"{result.verdict.value} in {seconds(result.seconds)}" + (f" ({notes})" if notes else "")
     if out:
@@ -84,6 +95,17 @@ def decide_one(instance: Instance, verifier: str, settings: dict[str, Any], out:
     else:
         sys.stdout.write(result.text())
         sys.stderr.write(f"{line}\n")
+    if writer is not None:
+        writer.write(instance, result)
+        sys.stderr.write(f"{writer.described()}\n")
+
+
+def _proofs(folder: str | None) -> InstanceProofs | None:
+    if folder is None:
+        return None
+    from steadynet.verification.proofs.of_instances import InstanceProofs
+
+    return InstanceProofs(Path(folder))
 
 
 def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
@@ -101,6 +123,7 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
             dataclasses.replace(each, instance=dataclasses.replace(each.instance, timeout=arguments.timeout))
             for each in listed
         ]
+    writer = _proofs(arguments.proofs)
     results, found = ResultTable(Path(arguments.out or "results.csv")), Counter[str]()
     try:
         with progress_bar() as progress:
@@ -111,7 +134,7 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
                 note = "  ".join(f"{verdict} {number}" for verdict, number in found.items())
                 progress.update(task, advance=1, note=note)
 
-            rows = run_instances(listed, results, arguments.verifier, settings, follow)
+            rows = run_instances(listed, results, arguments.verifier, settings, follow, writer)
     except KeyboardInterrupt as stop:
         raise InterruptedByUserError(
             f"stopped: {sum(found.values())} of {len(listed)} instances are decided. "
@@ -127,6 +150,8 @@ def _run_list(arguments: argparse.Namespace, settings: dict[str, Any]) -> None:
     table(f"{arguments.instances}: {counts}", columns, cells)
     if proofs := describe_proofs(count_guarantees(rows)):
         console.print(proofs, soft_wrap=True, markup=False)
+    if writer is not None:
+        console.print(writer.described(), soft_wrap=True, markup=False)
     console.print(f"written: {results.path}", soft_wrap=True, markup=False)
 
 

@@ -51,6 +51,11 @@ class RunDirectory:
         return self.path / "evaluation.json"
 
     @property
+    def proofs(self) -> Path:
+        """The folder of proofs that ``steadycheck`` checks."""
+        return self.path / "proofs"
+
+    @property
     def pruning(self) -> Path:
         """What ``prune`` set to zero, and what that changed."""
         return self.path / "pruning.json"

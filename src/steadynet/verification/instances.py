@@ -14,11 +14,12 @@ from typing import Any
 from steadynet.errors import UserError, one_line
 from steadynet.files import write_text
 from steadynet.graph.rounding import Arithmetic
+from steadynet.verification.proofs.of_instances import InstanceProofs
 from steadynet.verification.properties import Guarantee, Verdict
 from steadynet.verification.row_file import RowFile, as_line, optional_choice, warn_of_old_file
 from steadynet.verification.verdict_key import instance_key
 from steadynet.verification.verifiers import make_verifier
-from steadynet.verification.vnncomp import Instance, InstanceResult, decide
+from steadynet.verification.vnncomp import Instance, InstanceResult, decide_with_hints
 
 OLD_COLUMNS = ("network", "property", "timeout", "verdict", "seconds", "decided_by", "reason", "counterexample")
 COLUMNS = (*OLD_COLUMNS, "verifier", "arithmetic", "guarantee", "key")
@@ -199,6 +200,7 @@ def run_instances(
     verifier: str,
     settings: dict[str, Any],
     on_row: Callable[[InstanceRow], None],
+    proofs: InstanceProofs | None = None,
 ) -> list[InstanceRow]:
     """Decide the instances that the table does not hold yet, one after another.
 
@@ -210,6 +212,7 @@ def run_instances(
         verifier: The name of the verifier.
         settings: Settings of that verifier.
         on_row: Called with the row of each instance, also of those decided earlier.
+        proofs: Where to write proofs, if anywhere. A stored ``unsat`` without a proof is then decided anew.
 
     Returns:
         One row per instance, in their order. An instance whose files cannot be read is an ``error``.
@@ -221,9 +224,10 @@ def run_instances(
         except UserError as error:
             row = table.add(each, InstanceResult(Verdict.ERROR, reason=str(error)), verifier, key="")
         else:
-            row = table.stored(each.identity(key)) or table.add(
-                each, _decide(each, verifier, settings, key), verifier, key
-            )
+            stored = table.stored(each.identity(key))
+            if stored and stored.verdict is Verdict.UNSAT and proofs is not None and not proofs.has(each.instance):
+                stored = None
+            row = stored or table.add(each, _decide(each, verifier, settings, key, proofs), verifier, key)
         rows.append(row)
         on_row(row)
     return rows
@@ -233,11 +237,15 @@ def _short_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _decide(listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str) -> InstanceResult:
+def _decide(
+    listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str, proofs: InstanceProofs | None
+) -> InstanceResult:
     """Decide an instance. It is an ``error`` if a file makes no sense, or was replaced meanwhile."""
     try:
-        result = decide(listed.instance, verifier, **settings)
+        result = decide_with_hints(listed.instance, verifier, settings, proofs=proofs is not None)
         if _key(listed, verifier, settings) == key:
+            if proofs is not None:
+                proofs.write(listed.instance, result)
             return result
         return InstanceResult(Verdict.ERROR, reason="a file was changed while it was being verified: run it again")
     except UserError as error:

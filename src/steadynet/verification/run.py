@@ -18,6 +18,8 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.guarantees import count_guarantees
+from steadynet.verification.proofs.folder import ProofFolder
+from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.summary import RadiusSummary, VerificationSummary, summarise
@@ -43,6 +45,7 @@ class RunVerification:
         verifier: The verifier that decides.
         data: The name of the data set, which is stored with each verdict.
         device: Where the verifier computes. A counterexample that it finds there must replay on the CPU, too.
+        proofs: Where to write a proof of each proved property. Stored verdicts without one are then decided anew.
 
     Example:
         >>> from pathlib import Path
@@ -67,6 +70,7 @@ class RunVerification:
     verifier: Verifier
     data: str
     device: torch.device = CPU
+    proofs: ProofFolder | None = None
     rows: dict[tuple[float, int], Row] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +80,9 @@ class RunVerification:
         self.pixels, self.labels = self.test.pixels(self.index), self.test.labels[self.index]
         self.keys = property_keys(self.trained.network, self.pixels, self.labels, self.radii, self.verifier)
         self.settings = self.verifier.settings_line()
+        if self.proofs is not None:
+            self.verifier = recording(self.verifier)
+            self.proofs.export(self.trained.network, tuple(self.pixels.shape[1:]))
 
     def __len__(self) -> int:
         return len(self.index) * len(self.radii)
@@ -157,7 +164,8 @@ class RunVerification:
             wanted = places.get((row.key, row.eps, row.index))
             if wanted is None:
                 continue
-            if not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
+            complete = row.verdict is not Verdict.UNSAT or self.proofs is None or self.proofs.has(_name(row))
+            if not fresh and complete and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
                 self.rows[wanted] = row
             else:
                 dropped.add(row)
@@ -187,9 +195,12 @@ class RunVerification:
 
     def _decide(self, eps: float, positions: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
         properties = self._properties(eps)[positions]
+        proved: list[tuple[int, Result]] = []  # their proofs are written afterwards, so that no property waits for one
 
         def record(number: int, result: Result) -> None:
             position = int(positions[number])
+            if self.proofs is not None and result.verdict is Verdict.UNSAT:
+                proved.append((number, result))
             checked = replay_counterexample(properties, number, _on_cpu(result))
             row = self._row(eps, position, checked)
             file.add(row, checked.counterexample)
@@ -197,6 +208,15 @@ class RunVerification:
             on_row(row)
 
         self.verifier.verify(self._on_device(properties), record)
+        for number, result in proved:
+            assert self.proofs is not None
+            row = self.rows[eps, int(positions[number])]
+            self.proofs.write_robustness(_name(row), properties, number, self.classes(), result)
+
+    def classes(self) -> int:
+        """Return how many classes the network has."""
+        with torch.no_grad(), evaluation_mode(self.trained.network):
+            return int(self.trained.network(self.pixels[:1]).shape[1])
 
     def _row(self, eps: float, position: int, result: Result) -> Row:
         index, label = int(self.index[position]), int(self.labels[position])
@@ -233,6 +253,11 @@ class RunVerification:
                 "a defect of the verifier, please report it",
                 stacklevel=2,
             )
+
+
+def _name(row: Row) -> str:
+    """Return the name of a property's proof."""
+    return f"prop_{row.index}_eps_{row.eps!r}"
 
 
 def _on_cpu(result: Result) -> Result:

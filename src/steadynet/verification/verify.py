@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, overload
 
+import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
@@ -20,6 +22,8 @@ from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import parse_radius
 from steadynet.verification.given import given_images, given_network, in_precision_of
+from steadynet.verification.proofs.folder import ProofFolder
+from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.replay import replay_counterexample
 from steadynet.verification.results import WORDS, Results
@@ -37,6 +41,7 @@ def verify(
     *,
     region: BoxRegion | LinearRegion | None = None,
     claim: Claim | None = None,
+    proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> Results: ...
@@ -50,6 +55,7 @@ def verify(
     *,
     region: None = None,
     claim: Claim | None = None,
+    proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> dict[float, Results]: ...
@@ -62,6 +68,7 @@ def verify(
     *,
     region: BoxRegion | LinearRegion | None = None,
     claim: Claim | None = None,
+    proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> Results | dict[float, Results]:
@@ -79,6 +86,8 @@ def verify(
         verifier: The name of a verifier (``steadynet list verifiers`` shows them), or ``file.py:Class``.
         region: Another region than an ε-box, instead of ``eps``: see :mod:`steadynet.regions`.
         claim: Another claim than that the label stays: see :mod:`steadynet.claims`.
+        proofs: A folder for proofs of the proved properties, with the network as ``model.onnx``. ``steadycheck`` checks
+            them. Only for ``eps``, without a ``claim``.
         progress: Whether to show a progress bar. Unless given, notebooks show one.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
@@ -108,11 +117,17 @@ def verify(
     device = device_of(network)
     pixels, numbers = in_precision_of(network, pixels).to(device), numbers.to(device)
     chosen = make_verifier(verifier, settings)
+    folder = None
+    if proofs is not None:
+        if claim is not None or region is not None:
+            raise UserError("proofs are written for ε-boxes and labels only: leave out proofs, or claim and region")
+        chosen, folder = recording(chosen), ProofFolder(Path(proofs))
+        folder.take(model, network, tuple(pixels.shape[1:]))
     several = isinstance(eps, Sequence) and not isinstance(eps, str)
     radii = _radii(eps)
     with ProgressBar("verifying", progress) as bar:
         bar.start(len(pixels) * (1 if region is not None else len(radii)))
-        asked = _Asked(network, pixels, numbers, claim, chosen, bar)
+        asked = _Asked(network, pixels, numbers, claim, chosen, bar, folder)
         if region is not None:
             return asked.in_region(region)
         found = {radius: asked.within(radius) for radius in radii}
@@ -138,6 +153,7 @@ class _Asked:
     claim: Claim | None
     verifier: Verifier
     bar: ProgressBar
+    proofs: ProofFolder | None = None
 
     def within(self, eps: float) -> Results:
         """Decide the properties at one radius."""
@@ -148,6 +164,12 @@ class _Asked:
             replay_counterexample(properties, index, result)
             for index, result in enumerate(self.verifier(properties, self._follow(f"ε {eps:.4g}")))
         ]
+        if self.proofs is not None:
+            with torch.no_grad(), evaluation_mode(self.network):
+                classes = int(self.network(self.images[:1]).shape[1]) if len(self.images) else 0
+            for index, result in enumerate(found):
+                self.proofs.write_robustness(f"image_{index}_eps_{eps!r}", properties, index, classes, result)
+            found = [replace(result, hints=None) for result in found]
         return self._results(found, eps, "")
 
     def in_region(self, region: BoxRegion | LinearRegion) -> Results:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,13 @@ from steadynet.interchange.onnx.runtime import flat_runtime_functions
 from steadynet.interchange.vnnlib.files import read_vnnlib
 from steadynet.interchange.vnnlib.property import DeclaredTensor, Vector
 from steadynet.interchange.vnnlib.version2 import format_number
+from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import DecidedBy, Guarantee, Reason, Result, Verdict
 from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
+from steadynet.verification.search.hints import ProofHints
 from steadynet.verification.verifiers import make_verifier
+
+Hints = dict[bytes, ProofHints]  # per box: its lower and its upper corner as the bytes of float64 numbers
 
 BOXES_AT_ONCE = 64  # boxes of one property that are decided together
 DESCENT_STEPS = 20  # towards a clearer counterexample
@@ -60,6 +64,7 @@ class InstanceResult:
     arithmetic: Arithmetic | None = None  # which arithmetic a proof speaks of
     guarantee: Guarantee | None = None  # what a proof or a counterexample rests on
     declared: tuple[DeclaredTensor, DeclaredTensor] | None = None  # the input and the output, by VNN-LIB 2.0
+    hints: Hints | None = field(default=None, compare=False)  # for a proof, if one was asked for
 
     def text(self) -> str:
         """Return the content of the competition's result file: the verdict and, for ``sat``, the counterexample.
@@ -122,9 +127,18 @@ def decide(instance: Instance, verifier: str = "branch_and_bound", **settings: o
         >>> decide(Instance(network, property_file, timeout=10)).verdict.value
         'unsat'
     """
+    return decide_with_hints(instance, verifier, settings, proofs=False)
+
+
+def decide_with_hints(
+    instance: Instance, verifier: str, settings: dict[str, object], *, proofs: bool = True
+) -> InstanceResult:
+    """Decide one instance as :func:`decide` does. An ``unsat`` carries hints for a proof, if ``proofs`` asks for it."""
     started = time.perf_counter()
-    result = _InstanceDecider(instance, started + instance.timeout, verifier, settings).decide()
-    return replace(result, seconds=time.perf_counter() - started)
+    decider = _InstanceDecider(instance, started + instance.timeout, verifier, settings, proofs)
+    result = decider.decide()
+    hints = decider.hints if proofs and result.verdict is Verdict.UNSAT else None
+    return replace(result, seconds=time.perf_counter() - started, hints=hints)
 
 
 def combine(boxes: Sequence[Result]) -> InstanceResult:
@@ -154,8 +168,11 @@ def combine(boxes: Sequence[Result]) -> InstanceResult:
 class _InstanceDecider:
     """Decides one instance before ``deadline``, on the clock ``time.perf_counter``."""
 
-    def __init__(self, instance: Instance, deadline: float, verifier: str, settings: dict[str, object]) -> None:
-        self.deadline, self.verifier, self.settings = deadline, verifier, settings
+    def __init__(
+        self, instance: Instance, deadline: float, verifier: str, settings: dict[str, object], proofs: bool
+    ) -> None:
+        self.deadline, self.verifier, self.settings, self.proofs = deadline, verifier, settings, proofs
+        self.hints: Hints = {}
         self.property = read_vnnlib(instance.property_file)
         self.network = read_onnx(instance.network, self.property.sample_inputs())
         self.dtype = some_weight(self.network).dtype
@@ -196,7 +213,7 @@ class _InstanceDecider:
                 return timed_out + waiting[position:]
             verifier = make_verifier(self.verifier, self.settings | {"timeout": self.seconds_left() / count})
             count -= len(group)
-            results = verifier(group.properties)
+            results = (recording(verifier) if self.proofs else verifier)(group.properties)
             for index, result in enumerate(results):
                 counterexample = self._take(group, index, result)
                 if counterexample is not None:
@@ -219,6 +236,9 @@ class _InstanceDecider:
             self.boxes.append(replace(result, verdict=Verdict.UNKNOWN, reason=Reason.ZERO_MARGIN))
         elif result.verdict is not Verdict.TIMEOUT:
             self.boxes.append(result)
+            if isinstance(result.hints, ProofHints):
+                region = group.properties.region[index : index + 1]
+                self.hints[_bytes(region.lower) + _bytes(region.upper)] = result.hints
         return None
 
     def _replayed(self, group: BoxProperties, index: int, result: Result) -> InstanceResult | None:
@@ -284,6 +304,10 @@ class _InstanceDecider:
                 f"{instance.property_file} declares float32 inputs, but {instance.network} computes in "
                 f"{str(self.dtype).removeprefix('torch.')}"
             )
+
+
+def _bytes(corner: Tensor) -> bytes:
+    return (_flat(corner) + 0.0).tobytes()
 
 
 def _flat(point: Tensor) -> Vector:

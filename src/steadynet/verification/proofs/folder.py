@@ -1,0 +1,141 @@
+"""A folder of proofs: ``model.onnx``, and per proved property NAME.vnnlib and NAME.proof. ``steadycheck`` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from steadynet.errors import UserError
+from steadynet.files import write_atomically
+from steadynet.graph.operations import Shape
+from steadynet.interchange.onnx.writer import export_onnx
+from steadynet.interchange.vnnlib.robustness import format_robustness
+from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.search.hints import ProofHints
+
+if TYPE_CHECKING:
+    from steadycheck import Network
+
+HOW_TO_INSTALL = "proofs need steadycheck, which is in the source code of steadynet: pip install ./checker"
+SECONDS = 60.0  # that one proof may take
+
+
+def require_steadycheck() -> None:
+    """Refuse with a line that says how to install ``steadycheck``, if it is not there.
+
+    Raises:
+        UserError: It is not there.
+    """
+    if find_spec("steadycheck") is None:
+        raise UserError(HOW_TO_INSTALL)
+
+
+@dataclass
+class ProofFolder:
+    """Where the proofs of one network are written.
+
+    Attributes:
+        path: The folder.
+        missing: Per property without a proof, its name and the reason.
+        written: The names of the properties whose proof was written.
+    """
+
+    path: Path
+    missing: dict[str, str] = field(default_factory=dict)
+    written: list[str] = field(default_factory=list)
+    _network: Network | None = None
+
+    @property
+    def model(self) -> Path:
+        """The network that the proofs speak of."""
+        return self.path / "model.onnx"
+
+    def proof(self, name: str) -> Path:
+        """The proof of a property."""
+        return self.path / f"{name}.proof"
+
+    def has(self, name: str) -> bool:
+        """Whether a property has a proof here."""
+        return self.proof(name).is_file()
+
+    def export(self, network: nn.Module, shape: Shape) -> None:
+        """Write a network of PyTorch; if another one was here, its proofs are removed."""
+        require_steadycheck()
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.path / "model.onnx.new"
+        export_onnx(network, shape, temporary)
+        content = temporary.read_bytes()
+        temporary.unlink()
+        self.open(content)
+
+    def take(self, model: object, network: nn.Module, shape: Shape) -> None:
+        """Take a network that a user gave: an ONNX file as it is, anything else as it is exported."""
+        if isinstance(model, (str, Path)) and Path(model).suffix == ".onnx":
+            self.open(Path(model).read_bytes())
+        else:
+            self.export(network, shape)
+
+    def open(self, content: bytes) -> None:
+        """Take a network from the content of its ONNX file; if another one was here, its proofs are removed.
+
+        Raises:
+            UserError: ``steadycheck`` is not installed, or refuses the network.
+        """
+        require_steadycheck()
+        from steadynet.verification.proofs.writing import open_network
+
+        self._network = open_network(content)
+        if not self.model.is_file() or self.model.read_bytes() != content:
+            for earlier in self.path.glob("*.proof"):
+                earlier.unlink()
+            write_atomically(self.model, lambda path: path.write_bytes(content))
+
+    def write(
+        self, name: str, property_file: bytes, hints_of: Callable[[bytes], ProofHints | None], exact: bool
+    ) -> None:
+        """Prove a property again and write its files; or note why that was not possible.
+
+        Args:
+            name: The name of the files.
+            property_file: The content of the VNN-LIB file.
+            hints_of: What the search left for the box with these corners (the bytes of float64 numbers).
+            exact: Whether it was proved for exact arithmetic only.
+        """
+        from steadynet.verification.proofs.prover import NoProofError
+        from steadynet.verification.proofs.writing import prove
+
+        assert self._network is not None
+        try:
+            proof = prove(
+                self._network,
+                property_file,
+                lambda number, one: hints_of((one.lower + 0.0).tobytes() + (one.upper + 0.0).tobytes()),
+                exact=exact,
+                seconds=SECONDS,
+            )
+        except NoProofError as error:
+            self.missing[name] = str(error)
+            return
+        write_atomically(self.path / f"{name}.vnnlib", lambda path: path.write_bytes(property_file))
+        write_atomically(self.proof(name), lambda path: path.write_bytes(proof))
+        self.written.append(name)
+
+    def write_robustness(self, name: str, properties: Properties, index: int, classes: int, result: Result) -> None:
+        """The same for a robustness property that was just proved."""
+        if result.verdict is not Verdict.UNSAT:
+            return
+        box, label = properties.region[index : index + 1], int(properties.labels[index])
+        content = format_robustness(box.lower, box.upper, label, classes).encode()
+        hints = result.hints if isinstance(result.hints, ProofHints) else None
+        self.write(name, content, lambda corners: hints, exact=str(result.arithmetic) == "exact")
+
+    def described(self, proved: int) -> str:
+        """How many of the proved properties have a proof, in one line."""
+        reasons = sorted(set(self.missing.values()))
+        line = f"{proved - len(self.missing)} of {proved} proofs written: {self.path} (check them with steadycheck)"
+        return line + "".join(f"\nno proof: {reason}" for reason in reasons[:3])
