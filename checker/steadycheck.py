@@ -30,6 +30,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -185,6 +186,13 @@ class Patches:
         padded = np.zeros((self.image[0], self.image[1] * self.image[2] + 1))
         padded[:, :-1] = vector.reshape(self.image[0], -1)
         return padded[:, self.places()].transpose(1, 0, 2).reshape(self.values.shape)
+
+    def times(self, vector: Array) -> Array:
+        """(n,), the products with a vector over the image; quickly if that is the same for all pixels of a channel."""
+        pixels = vector.reshape(self.image[0], -1)
+        if (pixels == pixels[:, :1]).all():
+            return self.values.sum((2, 3)) @ pixels[:, 0]
+        return (self.values * self.gather(vector)).sum((1, 2, 3))
 
     def at(self, elements: Index) -> Array:
         """(n, elements), the coefficients of some elements of the image."""
@@ -562,6 +570,7 @@ DECLARATION = re.compile(r"\(\s*declare-const\s+([XY])_(\d+)\s+Real\s*\)")
 Constraint = tuple[str, str]  # what is at most what: names of variables, or numbers
 
 
+@lru_cache(1 << 16)
 def outwards(number: str, down: bool, dtype: Any) -> float:
     """The nearest number of a precision that is not above (down), or not below, a decimal number."""
     exact, nearest = Decimal(number), dtype(float(number))
@@ -573,15 +582,16 @@ def outwards(number: str, down: bool, dtype: Any) -> float:
 
 def read_property(content: bytes, network: Network) -> list[Violation]:
     """Read a VNN-LIB 1.0 file: all ways to violate its property."""
-    text = re.sub(r";[^\n]*", "", content.decode())
+    text = re.sub(r";[^\n]*", "", content.decode()) if b";" in content else content.decode()
     inputs, outputs = prod(network.shapes[0]), prod(network.shapes[network.output])
     wanted = [*(("X", str(i)) for i in range(inputs)), *(("Y", str(i)) for i in range(outputs))]
     require(sorted(DECLARATION.findall(text)) == sorted(wanted), f"the network has {inputs} inputs, {outputs} outputs")
     box = np.full(inputs, -np.inf), np.full(inputs, np.inf)
-    for sign, index, number in BOUND.findall(text):
+    words = DECLARATION.sub("", text)
+    for sign, index, number in BOUND.findall(words):
         _tighten_box(box, int(index), sign == ">=", number, network.dtype)
     ways: list[list[Constraint]] = [[]]
-    for statement in _expressions(BOUND.sub("", DECLARATION.sub("", text))):
+    for statement in _expressions(BOUND.sub("", words)):
         require(len(statement) == 2 and statement[0] == "assert", "a statement that is not known")
         ways = _both(ways, _ways(statement[1]))
     return [_violation(way, box, outputs, network.dtype) for way in ways]
@@ -788,7 +798,8 @@ class Condensed:
             rows = self.rows(source, self._single(source, some))
             self._tighten(low, high, some, rows)
             if self.kept is None:
-                kept[some] = ((low < 0) & (high > 0))[:, some].any(0)
+                near = 1e-9 * (high - low)  # another machine may round otherwise
+                kept[some] = ((low < near) & (high > -near))[:, some].any(0)
             found.append(rows.of(kept[some].nonzero()[0]))
         elements, rows = kept.nonzero()[0], joined(found, len(low))
         stable = (low >= 0).all(0) | (high <= 0).all(0) | kept
@@ -802,19 +813,19 @@ class Condensed:
         self.upper.append(np.maximum(high, 0))
 
     def _tighten(self, low: Array, high: Array, elements: Index, rows: Rows, slopes: Array | None = None) -> None:
-        """Bound the unstable ones of some elements by backward passes; no lower bound where they are never active."""
-        for side, sign in ((1, -1.0), (0, 1.0)):
+        """Bound the unstable ones of some elements by backward passes, first on the side that may show their sign."""
+        first = (low + high < 0)[:, elements]  # 1 for an upper bound, which is −(a lower bound of −z)
+        for turn in (0, 1):
             boxes, chosen = ((low < 0) & (high > 0))[:, elements].nonzero()
             for start in range(0, len(boxes), AT_ONCE):
                 owner, function = boxes[start : start + AT_ONCE], chosen[start : start + AT_ONCE]
-                part, place = rows.of(function), (owner, elements[function])
-                blocks = {block: sign * matrix for block, matrix in part.blocks.items()}
-                lines = self.lines(owner, None if slopes is None else slopes[side, function])
-                bound = self.bound(blocks, sign * part.constant, rows.lost[owner, function], owner, lines)
-                if side:
-                    high[place] = np.minimum(high[place], -bound)
-                else:
-                    low[place] = np.maximum(low[place], bound)
+                side, part = first[owner, function] ^ bool(turn), rows.of(function)
+                sign, place = np.where(side, -1.0, 1.0), (owner, elements[function])
+                blocks = {block: sign[:, None] * matrix for block, matrix in part.blocks.items()}
+                lines = self.lines(owner, None if slopes is None else slopes[side.astype(int), function])
+                bound = sign * self.bound(blocks, sign * part.constant, rows.lost[owner, function], owner, lines)
+                low[place] = np.where(side, low[place], np.maximum(low[place], bound))
+                high[place] = np.where(side, np.minimum(high[place], bound), high[place])
 
     def _single(self, position: int, elements: Index) -> Array | Patches:
         """Some elements of a value as functions of it; on patches if it is an image."""
@@ -843,13 +854,13 @@ class Condensed:
                     result.blocks[number + 1] = a.at(kept) if isinstance(a, Patches) else a[:, kept]
                 parts = [(node.source, carried_back(a, Scale(self.active[at])))]
             else:
-                if isinstance(a, Patches):
-                    result.constant += (a.values * a.gather(node.constant)).sum((1, 2, 3))
-                    if at in self.costs:
-                        result.lost += (np.abs(a.values) * a.gather(self.costs[at].max(0))).sum((1, 2, 3))
+                size, cost = np.abs(a.values if isinstance(a, Patches) else a), self.costs.get(at)
+                if isinstance(a, Patches):  # per channel, the largest cost of all pixels
+                    result.constant += a.times(node.constant)
+                    size, cost = size.sum((2, 3)), None if cost is None else cost.reshape(boxes, a.image[0], -1).max(2)
                 else:
                     result.constant += a @ node.constant
-                    result.lost += self.costs[at] @ np.abs(a).T if at in self.costs else 0.0
+                result.lost += 0.0 if cost is None else cost @ size.T
                 parts = [(source, carried_back(a, map_)) for source, map_ in node.parts]
             for source, part in parts:
                 pending[source] = whole(pending[source]) + whole(part) if source in pending else part
@@ -977,6 +988,20 @@ class Leaves:
         return Leaves(*where, *splits, self.slopes[chosen], self.weights[chosen])
 
 
+def together(trees: list[Leaves]) -> Leaves:
+    """The leaves of several trees; each has weights for the constraints of all of them, 0 for those of the others."""
+    counts, firsts = [tree.weights.shape[1] for tree in trees], np.cumsum([0, *(len(tree.boxes) for tree in trees)])
+    weights = np.zeros((firsts[-1], sum(counts)))
+    for number, tree in enumerate(trees):
+        before = sum(counts[:number])
+        weights[firsts[number] : firsts[number + 1], before : before + counts[number]] = tree.weights
+    leaf = np.concatenate([tree.leaf + first for tree, first in zip(trees, firsts, strict=False)])
+    boxes, relu, sign, beta, slopes = (
+        np.concatenate([getattr(tree, name) for tree in trees]) for name in ("boxes", "relu", "sign", "beta", "slopes")
+    )
+    return Leaves(boxes, leaf, relu, sign, beta, slopes, weights)
+
+
 class Boxes:
     """The different boxes that the trees of a region cut its box into."""
 
@@ -1031,12 +1056,13 @@ def read_tree(source: Source, boxes: Boxes, kept: int, constraints: int) -> Leav
     return Leaves(np.array(owners, np.int64), leaf, flat[:, 0], flat[:, 1] + 0.0, betas, slopes, weights)
 
 
-def constraint_rows(condensed: Condensed, violation: Violation) -> Rows:
-    """The functions c·y − d of a violation."""
+def constraint_rows(condensed: Condensed, violations: Sequence[Violation]) -> Rows:
+    """The functions c·y − d of all constraints of some violations."""
     with np.errstate(all="ignore"):
-        rows = condensed.rows(condensed.network.output, violation.matrix)
-        rows.constant = rows.constant - violation.bound
-        rows.lost = rows.lost + 2 * condensed.rho * (np.abs(rows.constant) + np.abs(violation.bound))
+        rows = condensed.rows(condensed.network.output, np.concatenate([each.matrix for each in violations]))
+        bounds = np.concatenate([each.bound for each in violations])
+        rows.constant = rows.constant - bounds
+        rows.lost = rows.lost + 2 * condensed.rho * (np.abs(rows.constant) + np.abs(bounds))
     return rows
 
 
@@ -1073,19 +1099,18 @@ def check_region(source: Source, network: Network, violations: list[Violation], 
         total += len(elements)
     table = np.concatenate([np.zeros((1, total)), *(source.slopes(source.number(), total) for _ in range(2))])
     boxes = Boxes(violations[0].lower, violations[0].upper)
-    trees = [read_tree(source, boxes, total, len(violation.bound)) for violation in violations]
-    require(all((leaves.slopes < len(table)).all() for leaves in trees), "slopes that are not there")
-    used = np.unique(np.concatenate([leaves.boxes for leaves in trees]))
+    leaves = together([read_tree(source, boxes, total, len(violation.bound)) for violation in violations])
+    require((leaves.slopes < len(table)).all(), "slopes that are not there")
+    used = np.unique(leaves.boxes)
     for start in range(0, len(used), AT_ONCE):
         some = used[start : start + AT_ONCE]
         lower, upper = (np.stack([boxes.corners[box][side] for box in some]) for side in (0, 1))
         condensed = Condensed(network, lower, upper, kept, refined, exact)
-        for violation, leaves in zip(violations, trees, strict=True):
-            rows, here = constraint_rows(condensed, violation), np.isin(leaves.boxes, some).nonzero()[0]
-            for first in range(0, len(here), AT_ONCE):
-                bounds = bound_leaves(condensed, rows, leaves.of(here[first : first + AT_ONCE], some), table)
-                require((bounds > 0).all(), f"the bound of a leaf is {bounds.min():.3g}, which is not positive")
-    return sum(len(leaves.boxes) for leaves in trees)
+        rows, here = constraint_rows(condensed, violations), np.isin(leaves.boxes, some).nonzero()[0]
+        for first in range(0, len(here), AT_ONCE):
+            bounds = bound_leaves(condensed, rows, leaves.of(here[first : first + AT_ONCE], some), table)
+            require((bounds > 0).all(), f"the bound of a leaf is {bounds.min():.3g}, which is not positive")
+    return len(leaves.boxes)
 
 
 def regions(violations: list[Violation]) -> list[list[Violation]]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import nn
 
+from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.files import write_atomically
 from steadynet.graph.operations import Shape
+from steadynet.graph.rounding import Arithmetic
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.interchange.vnnlib.robustness import format_robustness
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.search.hints import ProofHints
 
 if TYPE_CHECKING:
-    from steadycheck import Network
+    from steadycheck import Network, Violation
 
 HOW_TO_INSTALL = "proofs need steadycheck, which is in the source code of steadynet: pip install ./checker"
 SECONDS = 60.0  # that one proof may take
@@ -96,7 +99,12 @@ class ProofFolder:
             write_atomically(self.model, lambda path: path.write_bytes(content))
 
     def write(
-        self, name: str, property_file: bytes, hints_of: Callable[[bytes], ProofHints | None], exact: bool
+        self,
+        name: str,
+        property_file: bytes,
+        hints_of: Callable[[bytes], ProofHints | None],
+        exact: bool,
+        known: Sequence[Violation] | None = None,
     ) -> None:
         """Prove a property again and write its files; or note why that was not possible.
 
@@ -105,6 +113,7 @@ class ProofFolder:
             property_file: The content of the VNN-LIB file.
             hints_of: What the search left for the box with these corners (the bytes of float64 numbers).
             exact: Whether it was proved for exact arithmetic only.
+            known: The violations that the file lists, if they are known without reading it.
         """
         from steadynet.verification.proofs.prover import NoProofError
         from steadynet.verification.proofs.writing import prove
@@ -117,6 +126,7 @@ class ProofFolder:
                 lambda number, one: hints_of((one.lower + 0.0).tobytes() + (one.upper + 0.0).tobytes()),
                 exact=exact,
                 seconds=SECONDS,
+                known=known,
             )
         except NoProofError as error:
             self.missing[name] = str(error)
@@ -132,10 +142,21 @@ class ProofFolder:
         box, label = properties.region[index : index + 1], int(properties.labels[index])
         content = format_robustness(box.lower, box.upper, label, classes).encode()
         hints = result.hints if isinstance(result.hints, ProofHints) else None
-        self.write(name, content, lambda corners: hints, exact=str(result.arithmetic) == "exact")
+        exact = result.arithmetic is Arithmetic.EXACT
+        self.write(name, content, lambda corners: hints, exact, _violations(box, label, classes))
 
     def described(self, proved: int) -> str:
         """How many of the proved properties have a proof, in one line."""
         reasons = sorted(set(self.missing.values()))
         line = f"{proved - len(self.missing)} of {proved} proofs written: {self.path} (check them with steadycheck)"
         return line + "".join(f"\nno proof: {reason}" for reason in reasons[:3])
+
+
+def _violations(box: InputRegion, label: int, classes: int) -> list[Violation]:
+    """What ``format_robustness`` writes, as ``steadycheck`` reads it."""
+    from steadycheck import Violation
+
+    lower, upper = (corner.detach().cpu().double().flatten().numpy() + 0.0 for corner in (box.lower, box.upper))
+    one_hot = np.eye(classes)
+    rows = [one_hot[label] - one_hot[other] for other in range(classes) if other != label]
+    return [Violation(lower, upper, row[None], np.zeros(1)) for row in rows]

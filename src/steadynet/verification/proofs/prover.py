@@ -23,6 +23,7 @@ BOXES_AT_ONCE = LEAVES_AT_ONCE = 256
 MOST_LEAVES = 20_000  # that repairs may add to a tree
 FEW_INPUTS = 16  # up to so many, a leaf that fails is cut across an input; else a ReLU is split
 DEEPEST = 512
+CLEAR = 1e-9  # a leaf counts as proved above this, as another machine may round otherwise
 
 
 class NoProofError(Exception):
@@ -68,7 +69,10 @@ class RegionProver:
         self.whole = self._view(whole, [0])
 
     def _view(self, condensed: Condensed, numbers: list[int]) -> _View:
-        return _View(numbers, condensed, [constraint_rows(condensed, violation) for violation in self.violations])
+        rows = constraint_rows(condensed, self.violations)
+        ends = np.cumsum([0, *(len(violation.bound) for violation in self.violations)])
+        parts = [rows.of(np.arange(*ends[number : number + 2])) for number in range(len(self.violations))]
+        return _View(numbers, condensed, parts)
 
     def prove(self) -> RegionDraft:
         """Prove every violation.
@@ -91,7 +95,7 @@ class RegionProver:
         count = len(self.violations[number].bound)
         leaves = [Leaf({}, 0, row) for row in np.eye(count)]
         bounds = self._bounds(self.whole, number, leaves) if leaves else np.zeros(0)
-        return leaves[int(bounds.argmax())] if (bounds > 0).any() else None
+        return leaves[int(bounds.argmax())] if (bounds > CLEAR).any() else None
 
     def _refine(self, left: Sequence[int]) -> bool:
         """Take over the refined inner bounds of the search, if a margin that is left needed them."""
@@ -184,7 +188,7 @@ class RegionProver:
         if not leaves:
             return []
         bounds = self._bounds(view, number, leaves)
-        return [leaf for leaf, bound in zip(leaves, bounds, strict=True) if not bound > 0]
+        return [leaf for leaf, bound in zip(leaves, bounds, strict=True) if not bound > CLEAR]
 
     def _ascended(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
         """Raise the bounds of some leaves; those that are still not proved."""

@@ -10,9 +10,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedLayer
 from steadynet.graph.graph import Graph
 from steadynet.verification.search.subproblem import Split
+
+ALMOST = 0.01  # of the width of a ReLU input's bounds: so near to zero it counts as unstable for a proof
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class ProofHints:
         rounds: per margin, how often its search began; from the second time on, with refined inner bounds.
         layers: the layers of the condensed network whose inner bounds were refined.
         refined: per number of such a layer, (bounds, slopes) as ``refined_by_condensed`` notes them.
+        margin: the smallest margin, if CROWN proves the property at once.
+        unstable: per ReLU layer, the neurons that are unstable there, or almost.
     """
 
     relus: tuple[int, ...] = ()
@@ -57,6 +62,16 @@ class ProofHints:
     rounds: dict[int, int] = field(default_factory=dict)
     layers: tuple[CondensedLayer, ...] = ()
     refined: dict[int, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+    margin: float | None = None
+    unstable: list[Tensor] = field(default_factory=list)
+
+    def proved_at_once(self, network: BoundedNetwork, row: int, margin: float) -> None:
+        """Note that CROWN proves the property: the ReLUs that are unstable, or almost, and the smallest margin."""
+        self.margin = margin
+        for relu in network.graph.relus:
+            lower, upper = (side[row].flatten() for side in network.bounds[relu])
+            room = ALMOST * (upper - lower) + 1e-4
+            self.unstable.append(((lower < room) & (upper > -room)).nonzero().flatten())
 
     def begin(self, graph: Graph, margin: int) -> None:
         """Forget the leaves of a margin: its search begins anew."""

@@ -53,6 +53,9 @@ def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | N
         query = batch.query(owner[rows], margin[rows])
         found = relaxed.lower(query)
         lower = _better(lower, owner[rows], margin[rows], confirmed(relaxed, query, found.proved, found.value))
+    if decisions.hints and not has_maxima(batch.graph):
+        for index in (lower > 0).all(1).nonzero().flatten().tolist():
+            decisions.hints[index].proved_at_once(network, index, float(lower[index].min()))
     return _conclude(SearchState(batch, network, lower), decisions, DecidedBy.CROWN)
 
 
