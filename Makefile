@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # A stamp carries a hash of what set-up depends on, so a second set-up does nothing.
-HASH := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+HASH := $(shell cat pyproject.toml checker/pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 USER_STAMP := $(VENV)/.user-$(HASH)
 STAMP := $(VENV)/.setup-$(HASH)
 
-.PHONY: demo test soundness fuzz setup user lint benchmark results recheck docs docs-serve wheel clean
+.PHONY: demo test soundness fuzz proofs-fuzz setup user lint benchmark results recheck docs docs-serve wheel clean
 
 demo: user
 	$(BIN)/steadynet demo
@@ -22,7 +22,7 @@ $(USER_STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "steadynet needs Python 3.10 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) "setuptools>=77"
-	$(INSTALL) --no-build-isolation --editable ".[report]"
+	$(INSTALL) --no-build-isolation --editable ".[report]" --editable ./checker
 	rm -f $(filter-out $(STAMP),$(wildcard $(VENV)/.user-* $(VENV)/.setup-*))
 	touch $@
 
@@ -55,6 +55,10 @@ soundness: setup
 # fuzz the readers with 52,000 mutated VNN-LIB and ONNX files: about five minutes
 fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/fuzz.py --cases 52000
+
+# 10,000 damaged and forged proofs: steadycheck must accept none wrongly
+proofs-fuzz: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/proof_fuzz.py --cases 10000
 
 # the time of a training step, the strength of its inner search, and what a busy machine costs; half an hour, as two
 # small networks are trained the first time

@@ -736,12 +736,20 @@ class Condensed:
         kept: Per ReLU layer, the elements to keep. All others must turn out to be stable. None keeps the unstable ones.
         slopes: Per ReLU layer, (2, kept, kept before) slopes for a second try at lower and upper bounds, or None.
         exact: Whether the network is run without rounding.
+        outer: The same over one box that holds all of these: its bounds of ReLU inputs hold here, too.
     """
 
     def __init__(
-        self, network: Network, lower: Array, upper: Array, kept: Any = None, slopes: Any = None, exact: bool = False
+        self,
+        network: Network,
+        lower: Array,
+        upper: Array,
+        kept: Any = None,
+        slopes: Any = None,
+        exact: bool = False,
+        outer: Condensed | None = None,
     ) -> None:
-        self.network, self.exact, self.kept, self.slopes = network, exact, kept, slopes
+        self.network, self.exact, self.kept, self.slopes, self.outer = network, exact, kept, slopes, outer
         self.rho = gamma(4 * sum(map(prod, network.shapes)) + 2000)  # covers all sums over condensed networks
         self.lower, self.upper = [lower], [upper]  # per value, (boxes, size)
         self.costs: dict[int, Array] = {}  # per value, what rounding costs per unit of coefficient, (boxes, size)
@@ -789,6 +797,8 @@ class Condensed:
         """Bound the inputs of a ReLU layer again where intervals leave them open, and keep what the proof keeps."""
         number, source = self.numbers[position], node.source
         low, high = self.lower[source].copy(), self.upper[source].copy()
+        if self.outer is not None:
+            low, high = np.maximum(low, self.outer.lower[source]), np.minimum(high, self.outer.upper[source])
         kept, found = np.zeros(low.shape[1], bool), []
         if self.kept is not None:
             kept[self.kept[number]] = True
@@ -920,8 +930,8 @@ class Condensed:
                 pending[block] = pending[block] + b @ matrix if block in pending else b @ matrix
         if 0 in pending:  # the minimum on a box, by its centre and half width
             g, low, high = pending[0], self.lower[0], self.upper[0]
-            total += dot(g, (low + high) / 2, owner)
-            lost += dot(np.abs(g), (high - low) / 2 + 2 * self.rho * self.largest(0), owner)
+            total += dot(g, (low + high) / 2, owner) - dot(np.abs(g), (high - low) / 2, owner)
+            lost += 3 * self.rho * dot(np.abs(g), self.largest(0), owner)
         result = total - SLACK * lost - TINY
         return np.where(np.isfinite(result), result - 2.0**-50 * np.abs(result), -np.inf)
 
@@ -937,9 +947,11 @@ class Source:
 
     def __init__(self, content: bytes) -> None:
         require(content.startswith(MAGIC), "this is no proof, or one of another version")
+        digest, packed = content[len(MAGIC) : len(MAGIC) + 32], content[len(MAGIC) + 32 :]
+        require(hashlib.sha256(packed).digest() == digest, "the proof is damaged")
         unpacker = zlib.decompressobj()
         try:
-            self.content, self.at = unpacker.decompress(content[len(MAGIC) :], MOST_BYTES), 0
+            self.content, self.at = unpacker.decompress(packed, MOST_BYTES), 0
         except zlib.error as error:
             raise Refused(f"the proof is damaged: {error}") from error
         require(unpacker.eof and not unpacker.unused_data, "the proof is damaged, or too long")
@@ -1101,11 +1113,13 @@ def check_region(source: Source, network: Network, violations: list[Violation], 
     boxes = Boxes(violations[0].lower, violations[0].upper)
     leaves = together([read_tree(source, boxes, total, len(violation.bound)) for violation in violations])
     require((leaves.slopes < len(table)).all(), "slopes that are not there")
+    whole_box = Condensed(network, violations[0].lower[None], violations[0].upper[None], kept, refined, exact)
     used = np.unique(leaves.boxes)
     for start in range(0, len(used), AT_ONCE):
         some = used[start : start + AT_ONCE]
         lower, upper = (np.stack([boxes.corners[box][side] for box in some]) for side in (0, 1))
-        condensed = Condensed(network, lower, upper, kept, refined, exact)
+        cut = some.any()  # box 0 is the whole one
+        condensed = Condensed(network, lower, upper, kept, refined, exact, whole_box) if cut else whole_box
         rows, here = constraint_rows(condensed, violations), np.isin(leaves.boxes, some).nonzero()[0]
         for first in range(0, len(here), AT_ONCE):
             bounds = bound_leaves(condensed, rows, leaves.of(here[first : first + AT_ONCE], some), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Sequence
@@ -48,7 +49,8 @@ def pack(network: bytes, property_file: bytes, exact: bool, regions: Sequence[Re
     parts = [network, property_file, _numbers(0 if exact else 1, len(regions))]
     for region in regions:
         parts += _region(region)
-    return MAGIC + zlib.compress(b"".join(parts), 6)
+    content = zlib.compress(b"".join(parts), 6)
+    return MAGIC + hashlib.sha256(content).digest() + content
 
 
 def _numbers(*numbers: int) -> bytes:

@@ -163,7 +163,7 @@ class RegionProver:
         if numbers == [0]:
             return some, self.whole
         lower, upper = (np.stack([self.boxes.corners[number][side] for number in numbers]) for side in (0, 1))
-        condensed = Condensed(self.network, lower, upper, self.kept, self.refined, self.exact)
+        condensed = Condensed(self.network, lower, upper, self.kept, self.refined, self.exact, self.whole.condensed)
         return some, self._view(condensed, numbers)
 
     def _failed(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
