@@ -15,13 +15,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steadynet.errors import UserError
 
-__all__ = ["Claim", "never", "top_k", "within"]
+__all__ = ["AnyClaim", "Claim", "Monotone", "monotone", "never", "top_k", "within"]
 
 Vector = NDArray[np.float64]
 Constraints = tuple[Vector, Vector]  # matrix and bound: matrix · outputs ≤ bound, row by row
@@ -42,6 +43,34 @@ class Claim:
     name: str
     violations: Callable[[Vector, int], list[Constraints]]
     needs_labels: bool = False
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """A claim about pairs of inputs in a region that differ in one feature only. Made by :func:`monotone`.
+
+    Attributes:
+        feature: The feature: its number in a flat input, or its place in an image, such as (channel, row, column).
+        output: The output that must not fall.
+        decreasing: Whether it must not rise instead.
+        tolerance: By how much it may fall (or rise).
+        needs_labels: Whether it speaks of the label of an image: never.
+    """
+
+    feature: int | tuple[int, ...]
+    output: int
+    decreasing: bool
+    tolerance: float
+    needs_labels: bool = False
+
+    @property
+    def name(self) -> str:
+        """What is claimed, in words."""
+        verb = "rises" if self.decreasing else "falls"
+        return f"output {self.output} never {verb} by {self.tolerance:g} as feature {self.feature} grows"
+
+
+AnyClaim: TypeAlias = "Claim | Monotone"
 
 
 def top_k(k: int) -> Claim:
@@ -87,3 +116,31 @@ def within(delta: float) -> Claim:
         return above + below
 
     return Claim(f"outputs within {delta:g}", violations)
+
+
+def monotone(
+    feature: int | tuple[int, ...], output: int = 0, *, decreasing: bool = False, tolerance: float = 1e-3
+) -> Monotone:
+    """An output never falls when one feature grows and all others stay as they are, inside the region.
+
+    Two inputs that are equal give equal outputs, so a claim with no tolerance would hold by nothing, which no proof in
+    floating point can show. So it is: the output is always above its value at the smaller feature less ``tolerance``.
+    A counterexample is a pair of inputs, (2, *image): the one with the smaller feature comes first.
+
+    Args:
+        feature: The number of the feature; or its place in an image, such as (channel, row, column).
+        output: The number of the output.
+        decreasing: Whether the output never rises, instead.
+        tolerance: By how much it may fall (or rise): larger than 0, in units of the output.
+
+    Example:
+        >>> import torch
+        >>> from steadynet import claims, verify
+        >>> price = torch.nn.Sequential(torch.nn.Linear(2, 1))
+        >>> _ = price[0].weight.data.copy_(torch.tensor([[1.0, -1.0]]))
+        >>> [verify(price, [[0.5, 0.5]], eps=0.1, claim=claims.monotone(i))[0].verdict.value for i in (0, 1)]
+        ['unsat', 'sat']
+    """
+    if not tolerance > 0:
+        raise UserError(f"tolerance = {tolerance:g} must be larger than 0: equal inputs have equal outputs")
+    return Monotone(feature, output, decreasing, float(tolerance))

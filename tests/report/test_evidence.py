@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import re
@@ -284,7 +285,7 @@ def test_the_json_file_holds_what_the_record_holds(folder):
     found = evidence()
     content = json.loads(Path("report/evidence.json").read_text())
     assert content["networks"][0]["properties"][0]["proved"] == 4
-    assert content["format"] == 1
+    assert content["format"] == 2
     assert content["self_tests"][0]["families"] == [
         {"family": "monotone", "tried": 9, "right": 8, "undecided": 1, "not_supported": 0, "wrong": 0}
     ]
@@ -300,3 +301,116 @@ def test_a_verifier_is_made_again_from_its_settings():
         words = ["self-test", "--timeout", "3", *settings_as_flags(given)]
         typed = parse_command_line(words)
         assert {key: getattr(typed, f"verifier.{key}") for key in settings} == settings
+
+
+def ask(*words):
+    assert main(["verify", "net.onnx", "--data", "images.npz", *words]) == 0
+
+
+def search_radii(*words):
+    assert main(["radius", "net.onnx", "--data", "images.npz", "--per-class", "9", "--tolerance", "0.01", *words]) == 0
+
+
+def test_regions_and_claims_are_counted_as_they_are_known_by_hand(folder):
+    """Brightness moves both numbers, of which the network sees the first; the limits are those of a box."""
+    np.savez("limits.npz", lower=np.array([0.6, 0.0]), upper=np.array([1.0, 1.0]))
+    ask("--brightness", "-0.1", "0.1")
+    ask("--region", "limits.npz")
+    ask("--eps", "0.1", "--claim", "never", "1")
+    ask("--eps", "0.1", "--claim", "rises", "0", "0")
+    ask("--eps", "0.1", "--claim", "falls", "0", "0")
+    found = evidence("--requirement", "Keep the label.")
+    eps, bright, limits, never, rises, falls = found.networks[0].properties
+    assert (eps.eps, eps.region, eps.claim) == (0.1, "each number within ε 0.1", "the label stays")
+    assert (bright.eps, bright.region, bright.proved, bright.refuted) == (None, "brightness -0.1 to 0.1", 4, 3)
+    assert (limits.proved, limits.refuted) == (4, 3)  # label 0 everywhere: so is that of the first four
+    assert (never.claim, never.proved, never.refuted) == ("never class 1", 2, 5)  # the two images above 0.6
+    assert (rises.proved, falls.refuted) == (7, 7)  # the first output is the first number
+    assert falls.claim == "output 0 never rises by 0.001 as feature 0 grows"
+    roles = {file.role: file.path for file in found.networks[0].files}
+    assert (roles["verdicts (regions)"], roles["limits of regions"]) == ("runs/net/regions.csv", "limits.npz")
+    text = shown(found)
+    for words in ("brightness -0.1 to 0.1", "never class 1", "P5: For an image x", "each number within its limits in"):
+        assert words in text
+    for command in found.networks[0].commands:
+        assert main(shlex.split(command)[1:]) == 0
+    again = evidence().networks[0].properties
+    assert [(entry.proved, entry.refuted) for entry in again] == [(4, 3), (4, 3), (4, 3), (2, 5), (7, 0), (0, 7)]
+    assert len(read_evidence(Path("report/evidence.json")).networks[0].properties) == 6
+
+
+def test_regions_of_other_images_or_limits_are_refused(folder, capsys):
+    np.savez("limits.npz", lower=np.array([0.6, 0.0]), upper=np.array([1.0, 1.0]))
+    ask("--region", "limits.npz")
+    evidence()
+    np.savez("limits.npz", lower=np.array([0.7, 0.0]), upper=np.array([1.0, 1.0]))
+    capsys.readouterr()
+    line = refused(capsys, "report", "runs/net", "--no-figures", "--evidence", "--self-test", RECORD)
+    assert "7 of 7 verdicts of runs/net on each number within its limits in limits.npz" in line
+    assert "steadynet verify runs/net" in line
+
+
+@pytest.mark.parametrize("words", [["--brightness", "-0.1", "0.1"], ["--eps", "0.1", "--claim", "falls", "0", "0"]])
+def test_a_counterexample_of_a_region_that_does_not_replay_is_refused(folder, capsys, words):
+    ask(*words)
+    rows = [line for line in Path("runs/net/regions.csv").read_text().splitlines() if ",sat," in line]
+    first, second = (re.search(r"counterexamples/[^,]*", row)[0] for row in (rows[0], rows[-1]))
+    kept = (folder / "runs/net" / second).read_bytes()
+    (folder / "runs/net" / first).write_bytes(kept)
+    capsys.readouterr()
+    line = refused(capsys, "report", "runs/net", "--no-figures", "--evidence", "--self-test", RECORD)
+    assert "does not replay" in line
+
+
+def test_radii_are_in_the_evidence_with_their_intervals(folder):
+    search_radii()
+    found = evidence()
+    (radii,) = found.networks[0].radii
+    true = [0.4, 0.3, 0.05, 0.0, 0.4, 0.3, 0.05]
+    for image, radius in zip(radii.images, true, strict=True):
+        assert image.proved <= radius + 1e-6 <= image.refuted + 2e-6
+        assert image.refuted - image.proved <= 0.01
+    quarter = next(share for share in radii.shares if share.eps == 0.25)
+    assert (quarter.proved, quarter.refuted, quarter.open) == (4, 3, 0)
+    assert quarter.proved_share == clopper_pearson(4, 7)
+    assert (radii.most, radii.tolerance, radii.time_limit) == (0.5, 0.01, 10.0)
+    for image in radii.images:
+        bytes_there = (folder / "runs/net" / image.counterexample).read_bytes()
+        assert image.counterexample_sha256 == hashlib.sha256(bytes_there).hexdigest()
+    text = shown(found)
+    for words in ("R1: how far each image keeps its label", "nothing proved", "4 of 7", "18.4 to 90.2 %", "--max-eps"):
+        assert words in text
+    assert "radii" in {file.role for file in found.networks[0].files}
+
+
+def test_radii_alone_are_evidence_and_belong_to_their_images(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("images.npz", X=PIXELS, y=LABELS)
+    export_onnx(network(), (2,), "net.onnx")
+    search_radii()
+    write_self_test()
+    found = evidence()
+    assert (found.networks[0].properties, len(found.networks[0].radii)) == ((), 1)
+    lay_out(evidence_blocks(found), "foot")
+    (command,) = found.networks[0].commands
+    assert main(shlex.split(command)[1:]) == 0
+    stored = folder_rows("radii.csv")
+    swapped = [row | {"counterexample": stored[0]["counterexample"]} if row["index"] == "5" else row for row in stored]
+    write_rows("radii.csv", swapped)
+    capsys.readouterr()
+    words = ("report", "runs/net", "--no-figures", "--evidence", "--self-test", RECORD)
+    assert "does not replay" in refused(capsys, *words)
+    write_rows("radii.csv", [row | {"proved": "0.35"} if row["index"] == "1" else row for row in stored])
+    assert "the radius of image 1 in runs/net/radii.csv is of another network" in refused(capsys, *words)
+
+
+def folder_rows(name):
+    with Path("runs/net", name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(name, rows):
+    with Path("runs/net", name).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

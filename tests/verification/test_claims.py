@@ -80,3 +80,96 @@ def test_claims_that_make_no_sense(slopes, claim, message):
         verify(slopes, IMAGE, [0], 0.1, claim=claim)
     with pytest.raises(UserError, match="larger than 0"):
         claims.within(0)
+
+
+def non_negative(inputs: int) -> nn.Sequential:
+    """A network that is monotone by construction: no weight is negative."""
+    network = nn.Sequential(nn.Linear(inputs, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    for layer in network[::2]:
+        layer.weight.data.abs_()
+    network[0].bias.data = -network[0].weight.data.sum(1) / 2  # so that ReLUs are unstable
+    return network
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_monotone_by_construction(seed):
+    torch.manual_seed(seed)
+    network, box = non_negative(3), regions.box(torch.zeros(3), torch.ones(3))
+    for feature in range(3):
+        rising, falling = (
+            verify(network, [[0.5] * 3], region=box, claim=claims.monotone(feature, 1, decreasing=decreasing))[0]
+            for decreasing in (False, True)
+        )
+        assert rising.verdict is Verdict.UNSAT
+        assert falling.verdict is Verdict.SAT
+        first, second = falling.counterexample
+        assert second[feature] > first[feature]
+        assert torch.equal(first[[i for i in range(3) if i != feature]], second[[i for i in range(3) if i != feature]])
+        assert network(second)[1] - network(first)[1] >= 1e-3
+
+
+def hat() -> nn.Sequential:
+    """The output is 1 − |x − 0.7|, whatever the second input is: it rises up to 0.7, and then falls."""
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+    network[0].weight.data, network[0].bias.data = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.tensor([-0.7, 0.7])
+    network[2].weight.data, network[2].bias.data = torch.tensor([[-1.0, -1.0]]), torch.tensor([1.0])
+    return network
+
+
+@pytest.mark.parametrize(("eps", "verdict"), [(0.19, Verdict.UNSAT), (0.21, Verdict.SAT)])
+def test_monotone_up_to_where_the_output_falls(eps, verdict):
+    """Around 0.5, the box reaches beyond 0.7 by eps − 0.2; the tolerance is small against that."""
+    (result,) = verify(hat(), [[0.5, 0.5]], eps=eps, claim=claims.monotone(0, tolerance=0.005))
+    assert result.verdict is verdict
+
+
+def test_the_tolerance_of_a_monotone_claim_is_its_limit():
+    """From 0.7 to the edge of the box at 0.8, the output falls by 0.1."""
+    box = regions.box(torch.tensor([0.4, 0.0]), torch.tensor([0.8, 1.0]))
+    proved, refuted = (
+        verify(hat(), [[0.5, 0.5]], region=box, claim=claims.monotone(0, tolerance=tolerance))[0].verdict
+        for tolerance in (0.11, 0.09)
+    )
+    assert (proved, refuted) == (Verdict.UNSAT, Verdict.SAT)
+
+
+def test_monotone_claims_on_random_networks_agree_with_sampled_pairs():
+    torch.manual_seed(2)
+    verdicts = set()
+    for _ in range(6):
+        network = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+        image = torch.rand(1, 1, 2, 2)
+        (result,) = verify(network, image, eps=0.05, claim=claims.monotone((0, 1, 0), 2, tolerance=0.002))
+        below = (image + 0.05 * (2 * torch.rand(4000, 1, 2, 2) - 1)).clamp(0, 1)
+        above = below.clone()
+        top = (image[0, 0, 1, 0] + 0.05).clamp(0, 1)
+        above[:, 0, 1, 0] += torch.rand(4000) * (top - below[:, 0, 1, 0])
+        kept = bool((network(above)[:, 2] - network(below)[:, 2] > -0.002).all())
+        assert result.verdict in (Verdict.UNSAT, Verdict.SAT)
+        assert kept or result.verdict is Verdict.SAT
+        verdicts.add(result.verdict)
+    assert len(verdicts) == 2  # both happen
+
+
+def test_a_pair_of_images_in_a_notebook():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    network[1].weight.data.fill_(-1.0)
+    found = verify(network, torch.full((1, 1, 2, 2), 0.5), eps=0.1, claim=claims.monotone(3))
+    assert found[0].counterexample.shape == (2, 1, 2, 2)
+    assert "counterexample" in found._repr_html_()
+    found.plot()
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        (claims.monotone(1), "no feature 1"),
+        (claims.monotone((0, 0)), "no feature"),
+        (claims.monotone(0, 3), "output 3"),
+    ],
+)
+def test_monotone_claims_that_make_no_sense(slopes, claim, message):
+    with pytest.raises(UserError, match=message):
+        verify(slopes, IMAGE, eps=0.1, claim=claim)
+    with pytest.raises(UserError, match="larger than 0"):
+        claims.monotone(0, tolerance=0)

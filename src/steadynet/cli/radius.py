@@ -70,11 +70,8 @@ def _run(arguments: argparse.Namespace) -> None:
             search.run(lambda share: progress.update(task, completed=share, note=_note(search.found)))
     except KeyboardInterrupt:
         messages.print("stopped: what is known so far is written; every radius in it is right, if not the best")
-    rows = rows_of(
-        search.found, index.tolist(), labels.tolist(), most=most, verifier=verifier.name, timeout=verifier.timeout,
-        data=chosen.data,
-    )  # fmt: skip
-    write_radii(trained.run.radii, rows)
+    rows = rows_of(search, index.tolist(), chosen.data)
+    write_radii(trained.run, rows, search.found)
     written = [trained.run.radii, *_curve(search.found, most, trained.run.path)]
     if arguments.json:
         from dataclasses import asdict

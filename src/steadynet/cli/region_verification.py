@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import sys
 from collections import Counter
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from steadynet.cli.command import use_threads
 from steadynet.cli.parsing import Parser
 from steadynet.cli.plugin_flags import given_verifier
-from steadynet.cli.selection import Selection, open_network, select_images
-from steadynet.errors import UserError, one_line
+from steadynet.cli.selection import Selection, chosen_radii, open_network, select_images
+from steadynet.errors import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from steadynet.regions import BoxRegion, LinearRegion
+    from steadynet.verification.asked import Asked
     from steadynet.verification.properties import Result
+    from steadynet.verification.verifiers.base import OnResult, Verifier
 
 FLAGS = ("region", "brightness", "contrast", "patch", "channel_eps")
-COLUMNS = ("region", "index", "label", "verdict", "seconds", "decided_by", "reason", "arithmetic", "guarantee")
+CLAIMS = (
+    "top K (the label is among the K best), never CLASS, within DELTA (of the outputs at the image), "
+    "rises OUTPUT FEATURE [TOLERANCE] or falls OUTPUT FEATURE [TOLERANCE] (as the feature grows, in a box)"
+)
 
 
 def add_regions(parser: Parser) -> None:
@@ -39,98 +41,113 @@ def add_regions(parser: Parser) -> None:
         "--patch", type=int, nargs=4, metavar=("TOP", "LEFT", "HEIGHT", "WIDTH"), help="anything inside a rectangle"
     )
     group.add_argument("--channel-eps", type=float, nargs="+", metavar="E", help="an ε per channel")
+    other = parser.add_argument_group("another claim than that the label stays")
+    other.add_argument("--claim", nargs="+", metavar="WORD", help=CLAIMS)
 
 
 def wants_region(arguments: argparse.Namespace) -> bool:
-    """Return whether the user asks for another region than an ε-box."""
-    return any(getattr(arguments, name) is not None for name in FLAGS)
+    """Return whether the user asks for another region than an ε-box, or for another claim than that the label stays."""
+    return arguments.claim is not None or any(getattr(arguments, name) is not None for name in FLAGS)
 
 
 def verify_regions(arguments: argparse.Namespace) -> None:
-    """Decide one region of each image, show the verdicts, and write them into the run directory."""
+    """Decide what is asked of each image, show the verdicts, and write them into the run directory."""
     import torch
 
     from steadynet.cli.display.terminal import progress_bar
-    from steadynet.verification.given import in_precision_of
-    from steadynet.verification.region_properties import decide_region
     from steadynet.verification.verifiers import make_verifier
 
-    if arguments.eps or sum(getattr(arguments, name) is not None for name in FLAGS) > 1:
+    given = [name for name in FLAGS if getattr(arguments, name) is not None]
+    if len(given) + len(arguments.eps or []) > 1:
         raise UserError("give one region only: --eps, --region, --brightness, --contrast, --patch or --channel-eps")
     verifier = make_verifier(arguments.verifier, given_verifier(arguments))
     use_threads(arguments)
     chosen = select_images(arguments, open_network(arguments), [])
-    network = chosen.trained.network
-    pixels = in_precision_of(network, chosen.dataset.test.pixels(chosen.index))
-    labels = chosen.dataset.test.labels[chosen.index]
-    region = _region(arguments, chosen.index, len(chosen.dataset.test), pixels)
+    asked = _asked(arguments, chosen)
     torch.manual_seed(0)
     with progress_bar() as progress:
-        task = progress.add_task("verifying", total=len(labels), note=region.name)
-        results = decide_region(network, pixels, labels, region, verifier, lambda *_: progress.advance(task))
-    _write(chosen, labels, region.name, results)
-    _show(arguments, chosen, region.name, results)
+        task = progress.add_task("verifying", total=len(chosen.index), note=asked.described())
+        results = decide_asked(chosen, asked, verifier, lambda *_: progress.advance(task))
+    _show(arguments, chosen, asked, results)
 
 
-def _region(arguments: argparse.Namespace, index: Tensor, count: int, pixels: Tensor) -> BoxRegion | LinearRegion:
-    from steadynet import regions
+def _asked(arguments: argparse.Namespace, chosen: Selection) -> Asked:
+    """Return what the user asks for, in words."""
+    from steadynet.verification.asked import Asked
+    from steadynet.verification.stored_verifier import as_typed
 
-    if arguments.region is not None:
-        return _box_from(Path(arguments.region), index, count, pixels)
-    if arguments.brightness is not None:
-        return regions.brightness(*arguments.brightness)
-    if arguments.contrast is not None:
-        return regions.contrast(*arguments.contrast)
-    if arguments.patch is not None:
-        return regions.patch(*arguments.patch)
-    return regions.per_channel(arguments.channel_eps)
-
-
-def _box_from(path: Path, index: Tensor, count: int, pixels: Tensor) -> BoxRegion:
-    """Read the limits of a box: (*image) for all images, or (test images, *image)."""
-    import numpy as np
-    import torch
-
-    from steadynet import regions
-
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            limits = [torch.from_numpy(np.asarray(stored[name], dtype=np.float64)) for name in ("lower", "upper")]
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{path} cannot be read: it needs the arrays lower and upper ({one_line(error)})") from error
-    per_image = [limit[index] if limit.shape == (count, *pixels.shape[1:]) else limit for limit in limits]
-    for limit in per_image:
-        if limit.shape not in (pixels.shape, pixels.shape[1:]):
-            raise UserError(
-                f"{path}: limits of shape {tuple(limit.shape)} fit neither one image, {tuple(pixels.shape[1:])}, "
-                f"nor the {count} test images"
-            )
-    return regions.box(*per_image)
+    claim = "" if arguments.claim is None else " ".join(arguments.claim)
+    for name in FLAGS:
+        value = getattr(arguments, name)
+        if value is not None:
+            words = value if isinstance(value, str) else " ".join(map(as_typed, value))
+            return Asked(name.replace("_", "-"), words, claim)
+    return Asked("eps", as_typed(chosen_radii(arguments, chosen.trained)[0]), claim)
 
 
-def _write(chosen: Selection, labels: Tensor, region: str, results: list[Result]) -> None:
-    """Write ``regions.csv`` and the counterexamples, as ``.npy`` files."""
-    import numpy as np
+def decide_asked(chosen: Selection, asked: Asked, verifier: Verifier, on_result: OnResult) -> list[Result]:
+    """Decide a region and a claim for each image, and write ``regions.csv`` and the counterexamples."""
+    from steadynet.regions import LinearRegion
+    from steadynet.verification.claim_properties import decide_claim
+    from steadynet.verification.given import in_precision_of
+    from steadynet.verification.region_properties import decide_region
+    from steadynet.verification.verdict_key import region_keys
 
-    from steadynet.files import disk_errors, write_text
+    network, test, claim = chosen.trained.network, chosen.dataset.test, asked.the_claim()
+    pixels, labels = in_precision_of(network, test.pixels(chosen.index)), test.labels[chosen.index]
+    region = asked.region(chosen.index, len(test), pixels)
+    if claim is None:
+        results = decide_region(network, pixels, labels, region, verifier, on_result)
+    elif isinstance(region, LinearRegion):
+        raise UserError(f"a claim is decided in boxes, and {region.name} is none: leave out one of them")
+    else:
+        results = decide_claim(network, pixels, labels, region.around(pixels), claim, verifier, on_result)
+    keys = region_keys(network, pixels, labels, region, asked.claim, verifier)
+    _write(chosen, labels, asked, verifier, results, keys)
+    return results
 
-    run = chosen.trained.run
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    with disk_errors(run.path):
-        for index, label, result in zip(chosen.index.tolist(), labels.tolist(), results, strict=True):
-            stated = (result.decided_by, result.reason, result.arithmetic, result.guarantee)
-            row = [region, index, label, result.verdict.value, round(result.seconds, 6)]
-            writer.writerow(row + ["" if value is None else str(value) for value in stated])
-            if result.counterexample is not None:
+
+def _write(
+    chosen: Selection, labels: Tensor, asked: Asked, verifier: Verifier, results: list[Result], keys: list[str]
+) -> None:
+    """Write ``regions.csv`` and the counterexamples."""
+    from steadynet.files import disk_errors
+    from steadynet.runs.tensors import save_tensors
+    from steadynet.verification.region_table import RegionRow, write_regions
+
+    run, rows = chosen.trained.run, []
+    for index, label, result, key in zip(chosen.index.tolist(), labels.tolist(), results, keys, strict=True):
+        name = ""
+        if result.counterexample is not None:
+            name = f"{run.counterexamples.name}/image-{index}-{asked.kind}-{key[-16:]}.safetensors"
+            with disk_errors(run.path):
                 run.counterexamples.mkdir(exist_ok=True)
-                name = f"{region.replace(' ', '-')}-image-{index}.npy"
-                np.save(run.counterexamples / name, result.counterexample.cpu().numpy())
-    write_text(run.regions, text.getvalue())
+            save_tensors(run.path / name, {"input": result.counterexample.cpu()}, {"index": index, "label": label})
+        rows.append(
+            RegionRow(
+                asked=asked.kind,
+                parameters=asked.parameters,
+                claim=asked.claim,
+                index=index,
+                label=label,
+                verdict=result.verdict,
+                seconds=round(result.seconds, 6),
+                timeout=verifier.timeout,
+                verifier=verifier.name,
+                settings=verifier.settings_line(),
+                decided_by=str(result.decided_by),
+                reason=result.reason,
+                arithmetic=result.arithmetic,
+                guarantee=result.guarantee,
+                counterexample=name,
+                data=chosen.data,
+                key=key,
+            )
+        )
+    write_regions(run.regions, rows)
 
 
-def _show(arguments: argparse.Namespace, chosen: Selection, region: str, results: list[Result]) -> None:
+def _show(arguments: argparse.Namespace, chosen: Selection, asked: Asked, results: list[Result]) -> None:
     from steadynet.cli.display.numbers import count_of, seconds
     from steadynet.cli.display.tables import table
     from steadynet.cli.display.terminal import console
@@ -139,11 +156,11 @@ def _show(arguments: argparse.Namespace, chosen: Selection, region: str, results
     counts = Counter(result.verdict for result in results)
     if arguments.json:
         summary = {word: counts[verdict] for verdict, word in WORDS.items()}
-        sys.stdout.write(json.dumps({"region": region, "properties": len(results)} | summary, indent=2) + "\n")
+        sys.stdout.write(json.dumps(asdict(asked) | {"properties": len(results)} | summary, indent=2) + "\n")
         return
     rows = [[word, count_of(counts[verdict], len(results))] for verdict, word in WORDS.items() if counts[verdict]]
     spent = sum(result.seconds for result in results)
-    table(f"{chosen.trained.run.path}: {len(results)} images, {region}", ["", "images"], rows)
+    table(f"{chosen.trained.run.path}: {len(results)} images; {asked.described()}", ["", "images"], rows)
     for reason, count in Counter(result.reason for result in results if result.reason).items():
         console.print(f"{count} × {reason}", soft_wrap=True, markup=False)
     console.print(f"{seconds(spent)} in all\nwritten: {chosen.trained.run.regions}", soft_wrap=True, markup=False)

@@ -11,7 +11,7 @@ from steadynet.files import read_record, write_record
 from steadynet.report.intervals import Interval
 from steadynet.verification.self_test.record import SelfTestRecord
 
-FORMAT = 1  # raised when a field changes its meaning
+FORMAT = 2  # raised when a field changes its meaning
 NOT_STATED = "not stated"
 
 
@@ -60,7 +60,7 @@ class GuaranteeEvidence:
 
 @dataclass(frozen=True)
 class DecidedProperty:
-    """The verdict on one image, as ``verdicts.csv`` holds it."""
+    """The verdict on one image, as ``verdicts.csv`` or ``regions.csv`` holds it."""
 
     image: int
     label: int
@@ -78,11 +78,13 @@ class DecidedProperty:
 
 @dataclass(frozen=True)
 class PropertyEvidence:
-    """A property of one network at one radius, and the verdicts on it.
+    """A property of one network in one kind of region, and the verdicts on it.
 
     Attributes:
         name: A short name, such as ``P1``.
-        eps: The radius.
+        eps: The radius; None if the region is no ε-box.
+        region: The region of an image, in words, with its parameters.
+        claim: What is claimed, in words.
         statement: The property in words.
         sample: The images that it was decided for.
         proved: How many images it is proved for.
@@ -94,10 +96,14 @@ class PropertyEvidence:
         proved_share: A confidence interval for the share that can be proved within the time limit.
         guarantees: What the proofs and the counterexamples rest on.
         verdicts: The verdict on each image.
+        verifier: The verifier that decided.
+        settings: Its settings, as ``verdicts.csv`` writes them.
     """
 
     name: str
-    eps: float
+    eps: float | None
+    region: str
+    claim: str
     statement: str
     sample: Sample
     proved: int
@@ -109,11 +115,70 @@ class PropertyEvidence:
     proved_share: Interval
     guarantees: tuple[GuaranteeEvidence, ...]
     verdicts: tuple[DecidedProperty, ...]
+    verifier: str
+    settings: str
 
     @property
     def images(self) -> int:
         """How many images it was decided for."""
         return self.proved + self.refuted + self.undecided
+
+
+@dataclass(frozen=True)
+class ImageRadius:
+    """What is known of the radius of one image, as ``radii.csv`` holds it. ``key`` is that of the proof."""
+
+    image: int
+    label: int
+    proved: float
+    refuted: float | None
+    open_at: float | None
+    seconds: float
+    arithmetic: str
+    guarantee: str
+    counterexample: str
+    counterexample_sha256: str
+    key: str
+
+
+@dataclass(frozen=True)
+class RadiusShare:
+    """How many images are proved, refuted and open at one radius, with a confidence interval for the proved share."""
+
+    eps: float
+    proved: int
+    refuted: int
+    open: int
+    proved_share: Interval
+
+
+@dataclass(frozen=True)
+class RadiusEvidence:
+    """The largest proved and the smallest refuted radius of each image.
+
+    Attributes:
+        name: A short name, such as ``R1``.
+        statement: What a radius means, in words.
+        most: The largest radius that was tried.
+        tolerance: The width at which the search between the proved and the refuted radius ended.
+        time_limit: The seconds that one radius of one image could take.
+        verifier: The verifier.
+        settings: Its settings.
+        sample: The images.
+        shares: Counts at some radii, chosen before anything is known: eighths of ``most``.
+        images: One entry per image.
+    """
+
+    name: str
+    statement: str
+    most: float
+    tolerance: float
+    time_limit: float
+    verifier: str
+    settings: str
+    sample: Sample
+    shares: tuple[RadiusShare, ...]
+    images: tuple[ImageRadius, ...]
 
 
 @dataclass(frozen=True)
@@ -129,9 +194,8 @@ class NetworkEvidence:
         weights_sha256: The hash of the values of its weights (:func:`~steadynet.report.hashes.weights_hash`). A
             repeated training gives the same one, though its file may order its header in another way.
         files: The hashes of its files.
-        verifier: The verifier that decided.
-        settings: The settings of the verifier, as ``verdicts.csv`` writes them.
-        properties: One entry per radius.
+        properties: One entry per radius, and per other region or claim.
+        radii: The radii of images, if they were searched for.
         other_rows: Rows of ``verdicts.csv`` by other verifiers, settings or data, which are not part of this.
         commands: The commands that repeat the work.
     """
@@ -143,9 +207,8 @@ class NetworkEvidence:
     trained_for: float
     weights_sha256: str
     files: tuple[HashedFile, ...]
-    verifier: str
-    settings: str
     properties: tuple[PropertyEvidence, ...]
+    radii: tuple[RadiusEvidence, ...]
     other_rows: int
     commands: tuple[str, ...]
 
@@ -162,7 +225,7 @@ class Evidence:
         soundness_version: The version of everything that can change a verdict. It is part of each verdict's key.
         networks: The networks.
         self_tests: How the verifiers were checked.
-        without_verdicts: The runs that were given but have no verdicts.
+        without_verdicts: The runs that were given but have neither verdicts nor radii.
         format: The version of this format.
     """
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator
 from itertools import groupby
 
 from steadynet.report import evidence_texts as texts
 from steadynet.report.evidence import NOT_STATED, Evidence, NetworkEvidence, PropertyEvidence, Sample
+from steadynet.report.evidence_radii import interval_in_percent, radius_blocks
 from steadynet.report.evidence_topics import (
     ARITHMETIC,
     ITEMS,
@@ -25,6 +25,7 @@ from steadynet.report.evidence_topics import (
 )
 from steadynet.report.pdf import CELL, CODE, HASH, HEADING, NOTE, SUBHEADING, TITLE, Block, Table, Text
 from steadynet.runs.config import IMPORTED
+from steadynet.verification.asked import LABEL_STAYS
 from steadynet.verification.properties import Verdict
 from steadynet.verification.self_test.record import FamilyRecord, SelfTestRecord
 from steadynet.verification.stored_verifier import as_typed
@@ -61,21 +62,28 @@ def _requirement(evidence: Evidence) -> Iterator[Block]:
     yield Text(f"Requirement: {given if given != NOT_STATED else 'not stated (state it with --requirement).'}")
     yield Text(texts.TRACE)
     rows = tuple(
-        (entry.name, network.name, as_typed(entry.eps), f"{entry.proved} of {entry.images}",
-         str(entry.refuted), str(entry.undecided), _interval(entry))
+        (entry.name, network.name, _region(entry), f"{entry.proved} of {entry.images}",
+         str(entry.refuted), str(entry.undecided), interval_in_percent(entry.proved_share))
         for network, entry in _properties(evidence)
     )  # fmt: skip
     header = (
         "property",
         "network",
-        "ε",
+        "region",
         "proved",
         "refuted",
         "undecided",
         "proved share, 95\N{NO-BREAK SPACE}% interval",
     )
-    yield Table(header, rows, (0.10, 0.24, 0.12, 0.13, 0.10, 0.12, 0.19))
-    yield Text(texts.PROPERTY)
+    if rows:
+        yield Table(header, rows, (0.10, 0.20, 0.20, 0.12, 0.09, 0.11, 0.18))
+        yield Text(texts.PROPERTY)
+    for _, entry in _properties(evidence):
+        if entry.eps is None:
+            yield Text(f"{entry.name}: {entry.statement}")
+    for network in evidence.networks:
+        for found in network.radii:
+            yield Text(f"{found.name} ({network.name}): {found.statement}")
     if evidence.without_verdicts:
         yield Text(f"Given, but without verdicts: {', '.join(evidence.without_verdicts)}.")
 
@@ -132,8 +140,15 @@ def _samples(evidence: Evidence) -> Iterator[Block]:
 
 def _radii(evidence: Evidence) -> Iterator[Block]:
     yield _head(RADIUS)
-    radii = sorted({entry.eps for _, entry in _properties(evidence)})
-    yield Text(f"ε: {', '.join(map(as_typed, radii))}, in units of the pixel range [0, 1]; maximum norm.")
+    radii = sorted({entry.eps for _, entry in _properties(evidence) if entry.eps is not None})
+    if radii:
+        yield Text(f"ε: {', '.join(map(as_typed, radii))}, in units of the pixel range [0, 1]; maximum norm.")
+    for _, entry in _properties(evidence):
+        if entry.eps is None:
+            yield Text(f"{entry.name}: {entry.region}; {entry.claim}.")
+    for network in evidence.networks:
+        for found in network.radii:
+            yield Text(f"{found.name}: radii up to {as_typed(found.most)}, by halving to {as_typed(found.tolerance)}.")
     reason = evidence.eps_reason
     yield Text(f"Why: {reason if reason != NOT_STATED else 'not stated (state it with --eps-reason).'}")
 
@@ -143,13 +158,16 @@ def _results(evidence: Evidence) -> Iterator[Block]:
     for network in evidence.networks:
         yield Text(network.name, SUBHEADING, with_next=True)
         rows = tuple(
-            (entry.name, as_typed(entry.eps), _count(entry.proved, entry), _refuted(entry), _undecided(entry),
+            (entry.name, _region(entry), _count(entry.proved, entry), _refuted(entry), _undecided(entry),
              ", ".join(f"{as_typed(limit)} s" for limit in entry.time_limits))
             for entry in network.properties
         )  # fmt: skip
-        header = ("property", "ε", "proved", "refuted", "undecided", "time limit per image")
-        yield Table(header, rows, (0.10, 0.12, 0.18, 0.24, 0.22, 0.14))
-        yield Text(f"Decided by {network.verifier} with {network.settings or 'no settings'}.", NOTE)
+        header = ("property", "region", "proved", "refuted", "undecided", "time limit per image")
+        if rows:
+            yield Table(header, rows, (0.10, 0.18, 0.16, 0.22, 0.20, 0.14))
+        for how, entries in groupby(network.properties, key=lambda entry: (entry.verifier, entry.settings)):
+            names = ", ".join(entry.name for entry in entries)
+            yield Text(f"{names}: decided by {how[0]} with {how[1] or 'no settings'}.", NOTE)
         if network.other_rows:
             yield Text(
                 f"verdicts.csv has {network.other_rows} more rows, of other verifiers, settings or data, or replaced "
@@ -158,6 +176,8 @@ def _results(evidence: Evidence) -> Iterator[Block]:
             )
         for entry in network.properties:
             yield Text(f"{entry.name}: positions of the images in the test set, from 0. {_positions(entry)}", NOTE)
+        for found in network.radii:
+            yield from radius_blocks(found)
     yield Text(texts.OUTCOMES)
 
 
@@ -221,8 +241,10 @@ def _properties(evidence: Evidence) -> Iterator[tuple[NetworkEvidence, PropertyE
 def _distinct_samples(network: NetworkEvidence) -> list[tuple[Sample, str]]:
     """The samples of a network, each once, with the names of the properties that were decided for it."""
     found: dict[str, tuple[Sample, list[str]]] = {}
-    for entry in network.properties:
-        found.setdefault(entry.sample.sha256, (entry.sample, []))[1].append(entry.name)
+    used = [(entry.sample, entry.name) for entry in network.properties]
+    used += [(entry.sample, entry.name) for entry in network.radii]
+    for sample, name in used:
+        found.setdefault(sample.sha256, (sample, []))[1].append(name)
     return [(sample, ", ".join(names)) for sample, names in found.values()]
 
 
@@ -241,10 +263,11 @@ def _per_class(sample: Sample) -> str:
     return ", ".join(f"{label}: {count}" for label, count in sample.per_class.items())
 
 
-def _interval(entry: PropertyEvidence) -> str:
-    """The interval in per cent, rounded outwards to one decimal."""
-    low, high = math.floor(entry.proved_share.low * 1000) / 10, math.ceil(entry.proved_share.high * 1000) / 10
-    return f"{low:.1f} to {high:.1f} %"
+def _region(entry: PropertyEvidence) -> str:
+    """The region in a cell: the radius, or words and the claim."""
+    if entry.eps is not None:
+        return f"ε {as_typed(entry.eps)}"
+    return entry.region if entry.claim == LABEL_STAYS else f"{entry.region}; {entry.claim}"
 
 
 def _count(number: int, entry: PropertyEvidence) -> str:

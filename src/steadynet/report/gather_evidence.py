@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,34 +16,22 @@ from steadynet.experiments.provenance import provenance
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.report.collect import collect
 from steadynet.report.data_sets import load_here
-from steadynet.report.evidence import (
-    NOT_STATED,
-    DecidedProperty,
-    Evidence,
-    GuaranteeEvidence,
-    HashedFile,
-    NetworkEvidence,
-    PropertyEvidence,
-    Sample,
-)
-from steadynet.report.hashes import file_hash, images_hash, source_hash, weights_hash
-from steadynet.report.intervals import clopper_pearson
+from steadynet.report.evidence import NOT_STATED, Evidence, HashedFile, NetworkEvidence, PropertyEvidence
+from steadynet.report.evidence_parts import Names, property_evidence, sample_of
+from steadynet.report.gather_regions import properties_in_regions, radii_of, radius_commands, region_commands
+from steadynet.report.hashes import file_hash, source_hash, weights_hash
 from steadynet.report.records import Run
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import TrainedNetwork, load_trained
-from steadynet.verification.guarantees import count_guarantees, describe_guarantee
-from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
+from steadynet.verification.asked import Asked
+from steadynet.verification.properties import Properties, Verdict, is_counterexample
+from steadynet.verification.radius_table import read_radii
+from steadynet.verification.region_table import read_regions
 from steadynet.verification.self_test.record import SelfTestRecord, short_self_test
 from steadynet.verification.stored_verifier import as_typed, settings_as_flags, stored_verifier
-from steadynet.verification.summary import VerdictCounts
 from steadynet.verification.verdict_key import SOUNDNESS_VERSION, property_keys
 from steadynet.verification.verdicts import Row, load_counterexample, read_rows
 from steadynet.verification.verifiers import Verifier
-
-STATEMENT = (
-    "Every input x' with |x'_i - x_i| <= {eps} and 0 <= x'_i <= 1 for each pixel i gets the label y, for an image x "
-    "with the label y."
-)
 
 
 def gather_evidence(
@@ -72,16 +59,12 @@ def gather_evidence(
             there now; a counterexample does not replay; or a self-test is about another verifier.
     """
     runs = list({run.folder.path: run for experiment in collect(folders) for run in experiment.runs}.values())
-    verified = [run for run in runs if run.verdicts]
+    verified = [run for run in runs if has_something(run)]
     if not verified:
         names = " ".join(shlex.quote(str(run.folder.path)) for run in runs[:1])
         raise UserError(f"there are no verdicts to give evidence of: run steadynet verify {names} first")
-    checked, names_left = [], (f"P{number}" for number in range(1, 1_000_000))
-    verifiers: dict[tuple[str, str], Verifier] = {}
-    for run in verified:
-        verifier = _verifier_of(run)
-        verifiers.setdefault((verifier.name, verifier.settings_line()), verifier)
-        checked.append(_network_evidence(run, verifier, names_left))
+    given = Names()
+    checked = [_network_evidence(run, given) for run in verified]
     return Evidence(
         requirement=requirement,
         eps_reason=eps_reason,
@@ -89,45 +72,57 @@ def gather_evidence(
         tool_sha256=source_hash(Path(steadynet.__file__).parent),
         soundness_version=SOUNDNESS_VERSION,
         networks=tuple(checked),
-        self_tests=_self_tests(list(verifiers.values()), self_tests),
-        without_verdicts=tuple(run.name for run in runs if not run.verdicts),
+        self_tests=_self_tests(list(given.verifiers.values()), self_tests),
+        without_verdicts=tuple(run.name for run in runs if run not in verified),
     )
 
 
-def _verifier_of(run: Run) -> Verifier:
-    last = run.verdicts[-1]
-    return stored_verifier(last.verifier, last.settings, last.timeout)
+def has_something(run: Run) -> bool:
+    """Whether there are verdicts or radii of a run."""
+    return bool(run.verdicts or read_regions(run.folder.regions) or read_radii(run.folder))
 
 
-def _network_evidence(run: Run, verifier: Verifier, names: Iterator[str]) -> NetworkEvidence:
+def _network_evidence(run: Run, names: Names) -> NetworkEvidence:
     trained = load_trained(run.folder.path)
-    source = run.verdicts[0].data
-    test = load_here(source).test
-    by_radius: dict[float, list[Row]] = {}
-    for row in sorted(run.verdicts, key=lambda row: (row.eps, row.index)):
-        by_radius.setdefault(row.eps, []).append(row)
-    for eps, rows in by_radius.items():
-        _check_rows(trained, test, eps, rows, verifier)
-    properties = tuple(
-        _property_evidence(
-            next(names), run.folder, eps, rows, _sample(source, test, rows, trained.config.input.classes)
-        )
-        for eps, rows in by_radius.items()
-    )
+    properties = (*_in_boxes(trained, run, names), *properties_in_regions(trained, names))
+    radii = tuple(radii_of(trained, names))
     return NetworkEvidence(
         name=run.name,
         model=trained.config.model,
         method=trained.config.method,
-        held_out=_is_held_out(trained, source),
+        held_out=all(_is_held_out(trained, source) for source in _sources(run)),
         trained_for=trained.config.eps,
         weights_sha256=weights_hash(trained.network.state_dict()),
-        files=tuple(_files(run.folder, source)),
-        verifier=verifier.name,
-        settings=verifier.settings_line(),
+        files=tuple(_files(run.folder, _sources(run))),
         properties=properties,
+        radii=radii,
         other_rows=len(read_rows(run.folder)) - len(run.verdicts),
-        commands=tuple(_commands(trained, verifier, properties)),
+        commands=(*_commands(trained, properties), *region_commands(trained), *radius_commands(trained)),
     )
+
+
+def _in_boxes(trained: TrainedNetwork, run: Run, names: Names) -> Iterator[PropertyEvidence]:
+    """The properties of ``verdicts.csv``, one per radius."""
+    by_radius: dict[float, list[Row]] = {}
+    for row in sorted(run.verdicts, key=lambda row: (row.eps, row.index)):
+        by_radius.setdefault(row.eps, []).append(row)
+    if not by_radius:
+        return
+    last = run.verdicts[-1]
+    verifier = names.remember(stored_verifier(last.verifier, last.settings, last.timeout))
+    test = load_here(last.data).test
+    for eps, rows in by_radius.items():
+        _check_rows(trained, test, eps, rows, verifier)
+    for eps, rows in by_radius.items():
+        sample = sample_of(last.data, test, [row.index for row in rows], trained.config.input.classes)
+        yield property_evidence(names.property(), run.folder, eps, Asked("eps", as_typed(eps)), rows, sample)
+
+
+def _sources(run: Run) -> list[str]:
+    """The data sets of the images that were verified."""
+    regions, radii = read_regions(run.folder.regions), read_radii(run.folder)
+    sources = [row.data for row in run.verdicts] + [row.data for row in regions] + [row.data for row in radii]
+    return list(dict.fromkeys(sources))
 
 
 def _is_held_out(trained: TrainedNetwork, source: str) -> bool:
@@ -159,97 +154,41 @@ def _check_rows(trained: TrainedNetwork, test: Images, eps: float, rows: Sequenc
                 raise UserError(f"the counterexample {path / row.counterexample} does not replay: {again}")
 
 
-def _sample(source: str, test: Images, rows: Sequence[Row], classes: int) -> Sample:
-    positions = [row.index for row in rows]
-    counts = Counter(int(label) for label in test.labels[torch.tensor(positions)])
-    most = max(counts.values())
-    first = test.first_of_each_class(most, classes, at_most=True)
-    return Sample(
-        data=source.removeprefix(data.ALL_TESTS),
-        test_images=len(test),
-        positions=tuple(positions),
-        per_class={str(label): counts[label] for label in sorted(counts)},
-        first_of_each_class=most if sorted(first.tolist()) == positions else None,
-        sha256=images_hash(test, torch.tensor(positions)),
-    )
-
-
-def _property_evidence(
-    name: str, folder: RunDirectory, eps: float, rows: Sequence[Row], sample: Sample
-) -> PropertyEvidence:
-    counts = VerdictCounts.of(row.verdict for row in rows)
-    because = {"timeout": counts.timeout, "unknown": counts.unknown, "error": counts.error}
-    return PropertyEvidence(
-        name=name,
-        eps=eps,
-        statement=STATEMENT.format(eps=as_typed(eps)),
-        sample=sample,
-        proved=counts.unsat,
-        refuted=counts.sat,
-        misclassified=sum(row.verdict is Verdict.SAT and row.decided_by == DecidedBy.MISCLASSIFIED for row in rows),
-        undecided=sum(because.values()),
-        undecided_because=because,
-        time_limits=tuple(sorted({row.timeout for row in rows})),
-        proved_share=clopper_pearson(counts.unsat, len(rows)),
-        guarantees=tuple(
-            GuaranteeEvidence(
-                entry.verdict.value,
-                str(entry.arithmetic or ""),
-                str(entry.guarantee or ""),
-                describe_guarantee(entry),
-                entry.count,
-            )
-            for entry in count_guarantees(rows)
-        ),
-        verdicts=tuple(_decided(folder, row) for row in rows),
-    )
-
-
-def _decided(folder: RunDirectory, row: Row) -> DecidedProperty:
-    return DecidedProperty(
-        image=row.index,
-        label=row.label,
-        verdict=row.verdict.value,
-        seconds=row.seconds,
-        time_limit=row.timeout,
-        decided_by=row.decided_by,
-        reason=row.reason,
-        arithmetic=str(row.arithmetic or ""),
-        guarantee=str(row.guarantee or ""),
-        counterexample=row.counterexample,
-        counterexample_sha256=file_hash(folder.path / row.counterexample) if row.counterexample else "",
-        key=row.key,
-    )
-
-
-def _files(run: RunDirectory, source: str) -> Iterator[HashedFile]:
-    """The files of a run that its verdicts depend on, those of the results, and the user's own file of images."""
+def _files(run: RunDirectory, sources: Sequence[str]) -> Iterator[HashedFile]:
+    """The files of a run that its verdicts depend on, those of the results, and the user's own files of images."""
     roles = {
         "network (weights)": run.weights,
         "network (ONNX)": run.network_file,
         "network (code)": run.model_source,
         "settings": run.config,
         "verdicts": run.verdicts,
+        "verdicts (regions)": run.regions,
+        "radii": run.radii,
     }
-    own = data.own_file(source)
-    if own is not None:
-        roles["data (file)"] = own
-    for role, path in roles.items():
+    own = [("data (file)", path) for path in map(data.own_file, sources) if path is not None]
+    limits = {row.parameters for row in read_regions(run.regions) if row.asked == "region"}
+    own += [("limits of regions", Path(name)) for name in sorted(limits)]
+    for role, path in (*roles.items(), *own):
         if path.is_file():
             yield HashedFile(role, path.as_posix(), file_hash(path))
 
 
-def _commands(trained: TrainedNetwork, verifier: Verifier, properties: Iterable[PropertyEvidence]) -> Iterator[str]:
-    """The commands that repeat the training and the verification."""
+def _commands(trained: TrainedNetwork, properties: Iterable[PropertyEvidence]) -> Iterator[str]:
+    """The commands that repeat the training and the verification in ε-boxes."""
     run, config = trained.run, trained.config
     changed = any(path.is_file() for path in (run.pruning, run.grafting, run.sparsification))
     if not config.is_imported and not changed:
         yield shlex.join(["steadynet", "train", "--config", str(run.config), "--out", f"{run.path}-again"])
     groups: dict[tuple[str, int, float], list[str]] = {}
+    verifier = None
     for entry in properties:
+        if entry.eps is None:
+            continue
+        verifier = stored_verifier(entry.verifier, entry.settings, max(entry.time_limits))
         group = (entry.sample.data, max(entry.sample.per_class.values()), max(entry.time_limits))
         groups.setdefault(group, []).append(as_typed(entry.eps))
     for (source, per_class, timeout), radii in groups.items():
+        assert verifier is not None
         words = ["steadynet", "verify", str(run.path), "--fresh", "--eps", *radii, "--per-class", str(per_class)]
         words += ["--timeout", as_typed(timeout), "--verifier", verifier.name, *settings_as_flags(verifier)]
         own = config.data.removeprefix(data.ALL_TESTS)

@@ -87,7 +87,7 @@ class RunDirectory:
 
     @property
     def regions(self) -> Path:
-        """The verdicts of regions other than ε-boxes, of the last verification: one row per image."""
+        """The verdicts on regions and claims beyond the label in an ε-box: one row per image and question."""
         return self.path / "regions.csv"
 
     @property

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.claims import Claim
+from steadynet.claims import AnyClaim, Claim, Monotone, Vector
 from steadynet.devices import full_precision
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.verification.monotone_properties import decide_monotone
 from steadynet.verification.properties import Guarantee, Result, Verdict
 from steadynet.verification.property_network import as_robustness
 from steadynet.verification.verifiers import Verifier
@@ -28,7 +29,7 @@ def decide_claim(
     images: Tensor,
     labels: Tensor,
     region: InputRegion,
-    claim: Claim,
+    claim: AnyClaim,
     verifier: Verifier,
     on_result: OnResult,
 ) -> list[Result]:
@@ -45,14 +46,31 @@ def decide_claim(
         outputs = network(images).double().flatten(1).cpu().numpy()
     found = []
     for index, label in enumerate(labels.tolist()):
-        corners = (region.lower[index], region.upper[index])
-        lower, upper = (corner.double().flatten().cpu().numpy() for corner in corners)
-        violated = [Disjunct(lower, upper, *pair) for pair in claim.violations(outputs[index], label)]
-        asked = VnnlibProperty(len(lower), outputs.shape[1], tuple(violated))
-        results = [result for boxes in as_robustness(graph, asked) for result in verifier(boxes.properties)]
-        found.append(_combined([_replayed(network, result, violated) for result in results]))
-        on_result(index, found[-1])
+        box = region[index : index + 1]
+        if isinstance(claim, Monotone):
+            result = decide_monotone(network, graph.graph, outputs.shape[1], box, claim, verifier)
+        else:
+            result = _decide_outputs(network, graph, outputs[index], label, box, claim, verifier)
+        found.append(result)
+        on_result(index, result)
     return found
+
+
+def _decide_outputs(
+    network: nn.Module,
+    graph: GraphNetwork,
+    outputs: Vector,
+    label: int,
+    box: InputRegion,
+    claim: Claim,
+    verifier: Verifier,
+) -> Result:
+    """Decide a claim about the outputs at one point, in one box; ``outputs`` are those at the image."""
+    lower, upper = (corner.double().flatten().cpu().numpy() for corner in (box.lower, box.upper))
+    violated = [Disjunct(lower, upper, *pair) for pair in claim.violations(outputs, label)]
+    asked = VnnlibProperty(len(lower), len(outputs), tuple(violated))
+    results = [result for boxes in as_robustness(graph, asked) for result in verifier(boxes.properties)]
+    return _combined([_replayed(network, result, violated) for result in results])
 
 
 def _replayed(network: nn.Module, result: Result, violated: Sequence[Disjunct]) -> Result:

@@ -14,10 +14,14 @@ from steadynet.attacks.pgd import find_counterexamples
 from steadynet.attacks.region import InputRegion
 from steadynet.devices import device_of, full_precision
 from steadynet.errors import UserError
+from steadynet.graph.rounding import Arithmetic
+from steadynet.training.notation import parse_radius
 from steadynet.verification.given import given_images, given_network, in_precision_of
-from steadynet.verification.properties import Properties, Verdict
+from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
 from steadynet.verification.replay import replay_counterexample
+from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.verifiers import Verifier, make_verifier
+from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 ATTACK_STEPS = 40
 HALVINGS = 40  # of a bracket at most: more than float32 can tell apart
@@ -34,6 +38,8 @@ class Radius:
         counterexample: The counterexample, if there is one.
         seconds: The time that it took.
         open_at: The smallest radius at which the verifier ran out of time, if it did.
+        arithmetic: Which arithmetic the proof at ``proved`` speaks of.
+        guarantee: What that proof rests on.
 
     >>> Radius(0.1, 0.12).described()
     'proved to 0.1, refuted from 0.12'
@@ -44,6 +50,8 @@ class Radius:
     counterexample: Tensor | None = field(default=None, repr=False)
     seconds: float = 0.0
     open_at: float | None = None
+    arithmetic: Arithmetic | None = None
+    guarantee: Guarantee | None = None
 
     def described(self) -> str:
         """Say it in words."""
@@ -56,8 +64,8 @@ def largest_radius(
     images: Any,
     labels: Any = None,
     *,
-    most: float = 0.5,
-    tolerance: float = 0.002,
+    most: float | str = 0.5,
+    tolerance: float | str = 0.002,
     verifier: str = "branch_and_bound",
     **settings: object,
 ) -> Radius | list[Radius]:
@@ -67,7 +75,7 @@ def largest_radius(
         model: The network, in any form that :func:`~steadynet.verify` takes.
         images: The images, likewise; one image without a batch, if ``labels`` is one number.
         labels: The label of each image.
-        most: The largest radius to try.
+        most: The largest radius to try, such as 0.1 or ``"8/255"``.
         tolerance: How close the proved and the refuted radius must come before the search for an image ends.
         verifier: The name of a verifier.
         **settings: Settings of that verifier. The time-out is that of one radius, 10 s unless given.
@@ -90,7 +98,8 @@ def largest_radius(
     pixels, numbers = given_images(images, labels)
     network = given_network(model, tuple(pixels.shape[1:]))
     chosen = make_verifier(verifier, {"timeout": 10.0} | settings)
-    search = RadiusSearch(network, in_precision_of(network, pixels), numbers, chosen, most, tolerance)
+    limits = parse_radius(most), parse_radius(tolerance)
+    search = RadiusSearch(network, in_precision_of(network, pixels), numbers, chosen, *limits)
     search.run()
     return search.found[0] if one else search.found
 
@@ -100,7 +109,8 @@ class RadiusSearch:
 
     First PGD looks for counterexamples by halving. Their distance from the image bounds the bracket from above. Then
     the verifier halves the brackets of all images at once. A radius at which it runs out of time counts as not proved,
-    and a counterexample that it finds counts with its own distance, not with the radius.
+    and a counterexample that it finds counts with its own distance, not with the radius. Our own verifier hands on what
+    it learned from one radius to the next (:mod:`~steadynet.verification.search.carry_over`).
 
     Args:
         network: The network.
@@ -109,13 +119,22 @@ class RadiusSearch:
         verifier: Decides one radius of each image.
         most: The largest radius to try.
         tolerance: The width of a bracket that is narrow enough.
+        reuse: Whether the search at one radius uses what those at other radii learned.
 
     Attributes:
         found: What is known of each image so far.
     """
 
     def __init__(
-        self, network: nn.Module, images: Tensor, labels: Tensor, verifier: Verifier, most: float, tolerance: float
+        self,
+        network: nn.Module,
+        images: Tensor,
+        labels: Tensor,
+        verifier: Verifier,
+        most: float,
+        tolerance: float,
+        *,
+        reuse: bool = True,
     ) -> None:
         if not 0 < most <= 1:
             raise UserError(f"the largest radius is {most:g}: it must lie above 0 and be at most 1")
@@ -123,8 +142,9 @@ class RadiusSearch:
             raise UserError(f"the tolerance is {tolerance:g}: it must lie above 0 and below the largest radius")
         device = device_of(network)
         self.properties = Properties.around(network, images.to(device), labels.to(device), most)
-        self.verifier, self.most, self.tolerance = verifier, most, tolerance
+        self.verifier, self.most, self.tolerance, self.reuse = verifier, most, tolerance, reuse
         self.found = [Radius(0.0, None) for _ in range(len(labels))]
+        self.carried = [CarryOver() for _ in range(len(labels))]  # from the search at one radius to that at the next
 
     def run(self, on_round: Callable[[float], None] = lambda share: None) -> None:
         """Run the search to its end.
@@ -182,20 +202,27 @@ class RadiusSearch:
             return
         part = self._at([radii[index] for index in rows], torch.tensor(rows))
 
-        def record(number: int, result: Any) -> None:
-            index, checked = rows[number], replay_counterexample(part, number, result)
-            found = replace(self.found[index], seconds=self.found[index].seconds + checked.seconds)
-            self.found[index] = found
-            if checked.verdict is Verdict.UNSAT:
-                self.found[index] = replace(found, proved=max(found.proved, radii[index]))
-            elif checked.verdict is Verdict.SAT and checked.counterexample is not None:
-                self._refute(index, checked.counterexample, at_most=radii[index])
-            elif checked.verdict is Verdict.ERROR:
-                raise UserError(f"{self.verifier.name} cannot verify this network: {checked.reason}")
-            else:
-                self.found[index] = replace(found, open_at=min(found.open_at or self.most, radii[index]))
+        def record(number: int, result: Result) -> None:
+            index = rows[number]
+            self._record(index, radii[index], replay_counterexample(part, number, result.stated()))
 
-        self.verifier.verify(part, record)
+        if self.reuse and type(self.verifier) is BranchAndBound:
+            self.verifier.verify(part, record, [self.carried[index] for index in rows])
+        else:
+            self.verifier.verify(part, record)
+
+    def _record(self, index: int, radius: float, result: Result) -> None:
+        """Record what the verifier says of one radius of one image."""
+        found = replace(self.found[index], seconds=self.found[index].seconds + result.seconds)
+        self.found[index] = found
+        if result.verdict is Verdict.UNSAT:
+            self.found[index] = replace(found, proved=radius, arithmetic=result.arithmetic, guarantee=result.guarantee)
+        elif result.verdict is Verdict.SAT and result.counterexample is not None:
+            self._refute(index, result.counterexample, at_most=radius)
+        elif result.verdict is Verdict.ERROR:
+            raise UserError(f"{self.verifier.name} cannot verify this network: {result.reason}")
+        else:
+            self.found[index] = replace(found, open_at=min(found.open_at or self.most, radius))
 
     def _refute(self, index: int, point: Tensor, at_most: float = math.inf) -> None:
         """Record a counterexample. It refutes every radius from its distance to the image on."""

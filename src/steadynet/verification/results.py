@@ -174,6 +174,8 @@ def _empty_figure(width: float, height: float) -> Figure:
 def _pixels(image: Tensor) -> np.ndarray[Any, Any]:
     """Return an image as (H, W) or (H, W, 3) for drawing; flat features as one row."""
     values = image.detach().cpu().to(torch.float32).clamp(0, 1).numpy()
+    if values.ndim == 4:  # a pair of images, side by side
+        values = np.concatenate(list(values), axis=2)
     if values.ndim == 3 and values.shape[0] == 3:
         return values.transpose(1, 2, 0)
     if values.ndim == 3:

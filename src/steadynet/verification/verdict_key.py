@@ -19,6 +19,7 @@ from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.files import load_model
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.plugins import settings_of
+from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.verification.verifiers import Verifier
 
 # Raised with every fix that could change a verdict, so that no verdict from before the fix is used again.
@@ -80,6 +81,39 @@ def keys_of_hash(
             bounds = region.lower[position], region.upper[position]
             keys[eps, position] = prefix + _hash("robustness", hashed, verifier_hash, *bounds, label)
     return keys
+
+
+def region_keys(
+    network: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    region: BoxRegion | LinearRegion,
+    claim: str,
+    verifier: Verifier,
+) -> list[str]:
+    """Compute the keys of claims about regions beyond one ε, one per image.
+
+    Args:
+        network: The network.
+        images: The images (batch, *shape).
+        labels: The label of each image.
+        region: The region. Its limits, or its directions and their ranges, are part of the key.
+        claim: What is claimed, in words that have all its numbers.
+        verifier: The verifier. Its time-out is not part of the key.
+    """
+    hashed = network_hash(network, tuple(images.shape[1:]))
+    prefix = NEVER_AGAIN if hashed.startswith(NEVER_AGAIN) else ""
+    if isinstance(region, BoxRegion):
+        box = region.around(images)
+        numbers: tuple[object, ...] = ()
+        tensors = box.lower, box.upper
+    else:
+        numbers, tensors = (region.low, region.high), region.directions(images)
+    common = ("region", hashed, _verifier_hash(verifier), claim, numbers)
+    return [
+        prefix + _hash(*common, *(rows[place] for rows in tensors), label)
+        for place, label in enumerate(labels.tolist())
+    ]
 
 
 def instance_key(network: Path, property_file: Path, verifier: Verifier) -> str:

@@ -6,6 +6,7 @@ import csv
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -162,7 +163,16 @@ def load_counterexample(run: RunDirectory, row: Row) -> Tensor:
     Raises:
         UserError: The file is missing or damaged.
     """
-    tensors, _ = load_tensors(run.path / row.counterexample)
+    return load_input(run.path / row.counterexample)
+
+
+def load_input(path: Path) -> Tensor:
+    """Load the counterexample in a file.
+
+    Raises:
+        UserError: The file is missing or damaged.
+    """
+    tensors, _ = load_tensors(path)
     if "input" not in tensors:
-        raise UserError(f"{run.path / row.counterexample} holds no counterexample")
+        raise UserError(f"{path} holds no counterexample")
     return tensors["input"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.claims import Claim
+from steadynet.claims import AnyClaim
 from steadynet.data.samples import yields_samples
 from steadynet.devices import device_of
 from steadynet.errors import UserError
@@ -40,7 +40,7 @@ def verify(
     verifier: str = ...,
     *,
     region: BoxRegion | LinearRegion | None = None,
-    claim: Claim | None = None,
+    claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
@@ -54,7 +54,7 @@ def verify(
     verifier: str = ...,
     *,
     region: None = None,
-    claim: Claim | None = None,
+    claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
@@ -67,7 +67,7 @@ def verify(
     verifier: str = "branch_and_bound",
     *,
     region: BoxRegion | LinearRegion | None = None,
-    claim: Claim | None = None,
+    claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
@@ -150,7 +150,7 @@ class _Asked:
     network: nn.Module
     images: Tensor
     labels: Tensor
-    claim: Claim | None
+    claim: AnyClaim | None
     verifier: Verifier
     bar: ProgressBar
     proofs: ProofFolder | None = None

@@ -17,6 +17,8 @@ from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
+from steadynet.verification.properties import Verdict
+from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.condensed_attack import attack_from_random_points
 from steadynet.verification.search.condensed_splitting import LATE_ATTACK, CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
@@ -70,17 +72,27 @@ def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
             if index in state.condensed:  # the others were attacked and refined on the whole network
                 _search_refined(state, decisions, index)
             else:
-                search_condensed(state, decisions, index)
+                search_condensed(state, decisions, index, carried=_carried(state, index))
     return split_relus(replace(state, condensed=frozenset()), decisions) if decisions.open else state
 
 
-def search_condensed(state: SearchState, decisions: Decisions, index: int, limit: int | None = None) -> None:
+def _carried(state: SearchState, index: int) -> CarryOver | None:
+    return state.batch.carried[index] if state.batch.carried else None
+
+
+def search_condensed(
+    state: SearchState,
+    decisions: Decisions,
+    index: int,
+    limit: int | None = None,
+    carried: CarryOver | None = None,
+) -> None:
     """Split the ReLUs of one property on its condensed network, if that is small, up to so many subproblems."""
     most = state.batch.budget.memory // state.network.box.lower.element_size()
     network = _condensed(state, index, decisions.out_of_time([index]), most)
     decisions.charge([index])
     if network is not None and index in decisions.open:
-        CondensedSplitting(state, decisions, index, network).run(limit)
+        CondensedSplitting(state, decisions, index, network, carried).run(limit)
 
 
 def _search_refined(state: SearchState, decisions: Decisions, index: int) -> None:
@@ -101,8 +113,11 @@ def _search_refined(state: SearchState, decisions: Decisions, index: int) -> Non
     state = replace(state, network=replace(state.network, bounds=bounds))
     network = condensed_further(network, whole)
     decisions.charge([index])
+    carried = _carried(state, index)
     if index in decisions.open and network.is_finite():
-        CondensedSplitting(state, decisions, index, network).run()
+        CondensedSplitting(state, decisions, index, network, carried).run()
+    if carried is not None and decisions.verdicts.get(index) is not Verdict.UNSAT:
+        carried.keep_bounds(whole, 0)
 
 
 def _noting(decisions: Decisions, index: int, network: CondensedNetwork) -> list[NoteSlopes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -19,10 +19,12 @@ from steadynet.bounds.backward import LowerBound, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at, whole_query
 from steadynet.bounds.precision import in_float64
-from steadynet.verification.properties import DecidedBy
+from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.search.branching import SIGNS
+from steadynet.verification.search.carry_over import CarryOver, PartGroup
 from steadynet.verification.search.condensed_attack import NEARLY_REFUTED, attack, attack_from_random_points
 from steadynet.verification.search.condensed_branching import choose
+from steadynet.verification.search.condensed_part import Part
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.property_batch import SearchState
@@ -44,44 +46,25 @@ POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
 
-@dataclass(frozen=True)
-class Part:
-    """A subproblem: one margin with some ReLU signs fixed.
+class CondensedSplitting:
+    """The open subproblems of one property.
 
-    Attributes:
-        margin: the margin.
-        lower: a lower bound of the margin as it was computed, by which subproblems are ordered. It proves nothing.
-        neurons: the split ReLUs of the condensed network.
-        signs: the side that each is held on.
-        betas: the multiplier of each.
-        slopes: (neurons,), the slopes that its parent ended with, in half precision.
-        tried: whether a pass over the whole network has failed to prove it with slopes of its own.
+    Args:
+        state: what is known.
+        decisions: where verdicts are noted.
+        index: the property.
+        network: its condensed network.
+        carried: what searches in other boxes around the same image left; this search leaves there what it learned.
     """
 
-    margin: int
-    lower: float
-    neurons: tuple[int, ...]
-    signs: tuple[int, ...]
-    betas: tuple[float, ...]
-    slopes: Tensor
-    tried: bool = False
-
-    def child(self, neuron: int, sign: int, lower: float) -> Part:
-        """The part in which one more ReLU is held on one side."""
-        return replace(
-            self,
-            lower=max(self.lower, lower),
-            neurons=(*self.neurons, neuron),
-            signs=(*self.signs, sign),
-            betas=(*self.betas, 0.0),
-            tried=False,
-        )
-
-
-class CondensedSplitting:
-    """The open subproblems of one property."""
-
-    def __init__(self, state: SearchState, decisions: Decisions, index: int, network: CondensedNetwork) -> None:
+    def __init__(
+        self,
+        state: SearchState,
+        decisions: Decisions,
+        index: int,
+        network: CondensedNetwork,
+        carried: CarryOver | None = None,
+    ) -> None:
         self.state, self.decisions, self.index, self.network = state, decisions, index, network
         self.open: list[tuple[float, int, Part]] = []
         self.pushed, self.batches, self.leaves = 0, 0, 0
@@ -97,11 +80,23 @@ class CondensedSplitting:
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
         self.is_warm = any(owner == index for owner, _ in state.slopes)
+        self.carried = carried
+        self.proof: list[Part] = []  # the proved parts, for the search in the next box
+        self.empty: dict[int, tuple[PartGroup, ...]] = {}  # per margin, parts that are empty in this box
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
             if decisions.hints:
                 decisions.hints[index].begin(state.batch.graph, margin)
-            slopes = self._condensed_slopes(state.slopes.get((index, margin), {}))
-            self._push([Part(margin, float(state.lower[index, margin]), (), (), (), slopes)])
+            self._push(self._first_parts(margin))
+
+    def _first_parts(self, margin: int) -> list[Part]:
+        """The whole margin; or the parts that proved it in another box."""
+        left = None if self.carried is None else self.carried.start(margin, self.network)
+        if left is not None:
+            self.has_split = True
+            parts, self.empty[margin] = left
+            return parts
+        slopes = self._condensed_slopes(self.state.slopes.get((self.index, margin), {}))
+        return [Part(margin, float(self.state.lower[self.index, margin]), (), (), (), slopes)]
 
     def _condensed_slopes(self, slopes: dict[int, Tensor]) -> Tensor:
         result = self.network.lines.lower_slope[:, 0].half()
@@ -137,6 +132,8 @@ class CondensedSplitting:
                 decisions.prove(self.index, float(self.proved_lower().min()), DecidedBy.OPTIMISED_SLOPES)
             self.settler.conclude(self.index)
             decisions.charge([self.index])
+        if self.carried is not None and self.decisions.verdicts.get(self.index) is Verdict.UNSAT:
+            self.carried.keep_proof(self.network, self.proof, self.empty)
 
     def root_slopes(self) -> dict[tuple[int, int], dict[int, Tensor]]:
         """The optimised slopes of the whole margins, per property and margin: a start for another search."""
@@ -235,11 +232,16 @@ class CondensedSplitting:
                 bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
         for part, proved in zip(parts, bound.tolist(), strict=True):
             if proved > 0:
+                self._keep(part)
                 self.least[part.margin] = min(self.least.get(part.margin, proved), proved)
                 if self.decisions.hints:
                     held = list(zip(part.neurons, part.signs, part.betas, strict=True))
                     self.decisions.hints[self.index].condensed_leaf(part.margin, self.network.layers, held, part.slopes)
         return (bound > 0).tolist()
+
+    def _keep(self, part: Part) -> None:
+        if self.carried is not None:
+            self.proof.append(part)
 
     def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:
         split, query = whole_query(self.network, batch, relaxed, self.state.batch.margins[self.index])
@@ -271,6 +273,8 @@ class CondensedSplitting:
                 self.leaves += 1
                 if not self.settler.settle(self._subproblem(part), out_of_time):
                     left.append(part)  # out of time: the next charge ends the property
+                else:
+                    self._keep(part)
                 continue
             for sign, bound, is_promising in zip(SIGNS, bounds, promising, strict=True):
                 (self.waiting if is_promising else left).append(part.child(neuron, sign, bound))

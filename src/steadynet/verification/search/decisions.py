@@ -23,6 +23,7 @@ class Decisions:
         stable: per property, the share of its stable ReLUs if it is known.
         subproblems: per property, how many subproblems were bounded.
         hints: per property, what a proof of it can be made from; None if nobody wants proofs.
+        verdicts: the verdicts so far, by property.
     """
 
     def __init__(self, properties: Properties, budget: Budget, on_result: Callable[[int, Result], None]) -> None:
@@ -32,6 +33,7 @@ class Decisions:
         self.stable: list[float | None] = [None] * len(properties)
         self.subproblems = [0] * len(properties)
         self.hints = [ProofHints() for _ in range(len(properties))] if budget.hints else None
+        self.verdicts: dict[int, Verdict] = {}
         self._unreported: dict[int, Result] = {}  # decided since the last charge, which they still share
 
     def prove(self, index: int, margin: float, by: DecidedBy) -> None:
@@ -100,6 +102,7 @@ class Decisions:
         if index not in self.open:
             return
         self.open.discard(index)
+        self.verdicts[index] = verdict
         self._unreported[index] = Result(
             verdict,
             self.time.seconds[index],

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
 from steadynet.devices import plain_convolutions
 from steadynet.graph.rounding import Arithmetic
-from steadynet.verification.properties import Properties, Result
+from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.search.attack import attack_margins, attack_quickly
 from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.condensed_search import look_condensed, split_condensed
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.input_splitting import split_inputs
@@ -72,7 +73,11 @@ STAGES: tuple[Stage, ...] = (
 
 
 def decide(
-    properties: Properties, budget: Budget, arithmetic: Arithmetic, on_result: Callable[[int, Result], None]
+    properties: Properties,
+    budget: Budget,
+    arithmetic: Arithmetic,
+    on_result: Callable[[int, Result], None],
+    carried: Sequence[CarryOver] = (),
 ) -> None:
     """Decide every property of a group, or end it when its time is over.
 
@@ -81,6 +86,7 @@ def decide(
         budget: what the search may spend.
         arithmetic: the execution of the network that a proof shall hold for.
         on_result: is called once per property, as soon as it is decided.
+        carried: per property, what searches in other boxes around the same image left, if there were any.
     """
     decisions = Decisions(properties, budget, on_result)
     try:
@@ -88,8 +94,9 @@ def decide(
             check_images(properties, decisions)
         decisions.charge()  # what an image refutes is reported at once, and takes part in nothing else
         if decisions.open:
+            carried = [carried[index] for index in sorted(decisions.open)] if carried else ()
             decisions = decisions.of_open()
-            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic), decisions)
+            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic, carried), decisions)
             decisions.charge()
     finally:
         decisions.report()  # whatever broke, what is decided is decided
@@ -105,3 +112,6 @@ def _run_stages(batch: PropertyBatch, decisions: Decisions) -> None:
         for stage in STAGES:
             if decisions.open:
                 state = stage(state, decisions)
+    for index, carried in enumerate(batch.carried):
+        if decisions.verdicts.get(index) is not Verdict.UNSAT and state.batch.graph is batch.graph:
+            carried.keep_bounds(state.network, index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +18,7 @@ from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.verification.properties import Properties
 from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.carry_over import CarryOver, box_of, joined_bounds
 from steadynet.verification.search.decisions import Decisions
 
 
@@ -31,6 +32,7 @@ class PropertyBatch:
         margins: (properties, margins, outputs), the rows y_label − y_j as coefficients of the output.
         budget: what the search may spend.
         execution: the execution of the network that a proof shall hold for.
+        carried: per property, what searches in other boxes around the same image left; empty if there were none.
     """
 
     properties: Properties
@@ -38,13 +40,16 @@ class PropertyBatch:
     margins: Tensor
     budget: Budget
     execution: Execution
+    carried: Sequence[CarryOver] = ()
 
     @classmethod
-    def of(cls, properties: Properties, budget: Budget, arithmetic: Arithmetic) -> PropertyBatch:
+    def of(
+        cls, properties: Properties, budget: Budget, arithmetic: Arithmetic, carried: Sequence[CarryOver] = ()
+    ) -> PropertyBatch:
         """The batch of these properties."""
         graph = graph_of(properties.network, tuple(properties.images.shape[1:]))
         execution = Execution(arithmetic, properties.images.dtype)
-        return cls(properties, graph, robustness_margins(properties), budget, execution)
+        return cls(properties, graph, robustness_margins(properties), budget, execution, carried)
 
     def bounded(
         self,
@@ -55,6 +60,10 @@ class PropertyBatch:
         """The network over some boxes, with bounds of every ReLU input in which every rounding is counted."""
         memory, execution = self.budget.memory, self.execution
         return propagate(self.graph, box, memory, out_of_time, known=known, execution=execution, until_stable=True)
+
+    def known_bounds(self, box: Interval) -> dict[int, Interval] | None:
+        """Bounds of inner neurons that searches in larger boxes left; None if they left none."""
+        return joined_bounds([carried.known_in(box_of(box, row)) for row, carried in enumerate(self.carried)])
 
     def query(self, owner: Tensor, margin: Tensor) -> BoundQuery:
         """The query for some margins: margin[k] of property owner[k]."""

@@ -37,9 +37,9 @@ def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | N
         The first state of the search; None if time was over before the inner bounds were there.
     """
     region = batch.properties.region
-    everyone = list(range(len(batch.properties)))
+    everyone, box = list(range(len(batch.properties))), Interval(region.lower, region.upper)
     try:
-        network, values = batch.bounded(Interval(region.lower, region.upper), decisions.out_of_time(everyone))
+        network, values = batch.bounded(box, decisions.out_of_time(everyone), batch.known_bounds(box))
     except OutOfTimeError:
         decisions.charge(everyone)
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +15,7 @@ from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
 from steadynet.verification.search.budget import Budget
+from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.pipeline import decide
 from steadynet.verification.verifiers.base import Verifier
 
@@ -46,8 +47,20 @@ class BranchAndBound(Verifier):
 
     hints: bool = False  # no setting: whether results carry hints for a proof, which changes no verdict
 
-    def verify(self, properties: Properties, on_result: Callable[[int, Result], None]) -> None:
-        """Decide the properties group by group; a group that crashes is tried again one property at a time."""
+    def verify(
+        self,
+        properties: Properties,
+        on_result: Callable[[int, Result], None],
+        carried: Sequence[CarryOver] = (),
+    ) -> None:
+        """Decide the properties group by group; a group that crashes is tried again one property at a time.
+
+        Args:
+            properties: The properties.
+            on_result: Called once per property, as soon as it is decided.
+            carried: One record per property. What searches in other boxes around the same image left there is used
+                here, and what this search learns is left there. They must be of the same network, labels and settings.
+        """
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
         budget = Budget(
             self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense, self.programs,
@@ -61,13 +74,19 @@ class BranchAndBound(Verifier):
             with evaluation_mode(properties.network), full_precision(properties.images.device):
                 group = self.group or _group_size(properties)
                 for start in range(0, len(properties), group):
-                    self._group(properties[start : start + group], start, budget, on_result)
+                    rows = slice(start, start + group)
+                    self._group(properties[rows], start, budget, on_result, carried[rows])
         finally:
             for parameter, wanted in zip(properties.network.parameters(), parameters, strict=True):
                 parameter.requires_grad_(wanted)
 
     def _group(
-        self, properties: Properties, offset: int, budget: Budget, on_result: Callable[[int, Result], None]
+        self,
+        properties: Properties,
+        offset: int,
+        budget: Budget,
+        on_result: Callable[[int, Result], None],
+        carried: Sequence[CarryOver] = (),
     ) -> None:
         reported: set[int] = set()
 
@@ -78,7 +97,7 @@ class BranchAndBound(Verifier):
             on_result(offset + index, result)
 
         try:
-            decide(properties, budget, Arithmetic(self.arithmetic), report)
+            decide(properties, budget, Arithmetic(self.arithmetic), report, carried)
         except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
             left = [index for index in range(len(properties)) if index not in reported]
             if len(properties) == 1:
