@@ -88,7 +88,7 @@ def top_k(k: int) -> Claim:
             for above in itertools.combinations(others, k)
         ]
 
-    return Claim(f"top {k}", violations, needs_labels=True)
+    return Claim(f"the label is among the top {k}", violations, needs_labels=True)
 
 
 def never(label: int) -> Claim:

@@ -11,10 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from steadynet import UserError, load_trained, verify
+from onnx_files import KerasTwin, keras
+from steadynet import UserError, Verdict, load_trained, verify
 from steadynet.cli import main
 from steadynet.interchange.onnx.writer import export_onnx
+from steadynet.runs.directory import RunDirectory
 from steadynet.runs.imported import ForeignNetwork, import_network, read_weights
+from steadynet.verification.verdicts import read_rows
 
 SHAPE = (1, 2, 2)
 MODEL = """
@@ -197,3 +200,21 @@ def test_models_in_memory(place):
     stored = np.load("images.npz")
     found = verify(onnx.load("net.onnx"), stored["X"], stored["y"], 0.02)
     assert [r.verdict for r in found] == [r.verdict for r in verify("net.onnx", stored["X"], stored["y"], 0.02)]
+
+
+def test_networks_and_images_with_the_channels_last(tmp_path, monkeypatch):
+    """A network from Keras, and its images as Keras keeps them: no sampled change refutes what is proved."""
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    keras(tmp_path / "keras.onnx")
+    images = torch.rand(6, 6, 6, 1)
+    labels = KerasTwin()(images).argmax(1)
+    np.savez("images.npz", X=images.numpy(), y=labels.numpy())
+    assert main(["verify", "keras.onnx", "--data", "images.npz", "--eps", "0.05", "--timeout", "10"]) == 0
+    rows = read_rows(RunDirectory(tmp_path / "runs/keras"))
+    assert len(rows) == 6
+    for row in rows:
+        offsets = 0.05 * (2 * torch.rand(500, 6, 6, 1) - 1)
+        read = KerasTwin()((images[row.index] + offsets).clamp(0, 1)).argmax(1)
+        assert row.verdict in (Verdict.UNSAT, Verdict.SAT)
+        assert row.verdict is Verdict.SAT or bool((read == labels[row.index]).all())

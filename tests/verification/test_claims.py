@@ -59,7 +59,7 @@ def test_random_networks_agree_with_sampled_points():
             ):
                 scores = network((image + offsets).clamp(0, 1)).detach()
                 kept = {
-                    "top 2": (scores.topk(2).indices == label).any(1).all(),
+                    "the label is among the top 2": (scores.topk(2).indices == label).any(1).all(),
                     "never class 0": (scores.argmax(1) != 0).all(),
                     "outputs within 0.1": ((scores - network(image).detach()).abs() < 0.1).all(),
                 }[claim.name]
@@ -91,13 +91,18 @@ def non_negative(inputs: int) -> nn.Sequential:
     return network
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_monotone_by_construction(seed):
-    torch.manual_seed(seed)
+def test_monotone_by_construction():
+    torch.manual_seed(0)
     network, box = non_negative(3), regions.box(torch.zeros(3), torch.ones(3))
     for feature in range(3):
         rising, falling = (
-            verify(network, [[0.5] * 3], region=box, claim=claims.monotone(feature, 1, decreasing=decreasing))[0]
+            verify(
+                network,
+                [[0.5] * 3],
+                region=box,
+                claim=claims.monotone(feature, 1, decreasing=decreasing, tolerance=0.01),
+                clock="cpu",
+            )[0]
             for decreasing in (False, True)
         )
         assert rising.verdict is Verdict.UNSAT
@@ -105,7 +110,7 @@ def test_monotone_by_construction(seed):
         first, second = falling.counterexample
         assert second[feature] > first[feature]
         assert torch.equal(first[[i for i in range(3) if i != feature]], second[[i for i in range(3) if i != feature]])
-        assert network(second)[1] - network(first)[1] >= 1e-3
+        assert network(second)[1] - network(first)[1] >= 0.01
 
 
 def hat() -> nn.Sequential:

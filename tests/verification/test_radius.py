@@ -96,3 +96,9 @@ def test_the_command_writes_a_table_and_a_curve(network, tmp_path, monkeypatch, 
         assert float(row["proved"]) <= true + 1e-6 <= float(row["refuted"]) + 2e-6
     assert (tmp_path / "runs" / "net" / "radius.png").stat().st_size > 1000
     assert "proved to ε" in capsys.readouterr().out
+    assert main(["verify", "net.onnx", "--data", "images.npz", "--eps", "0.1"]) == 0
+    assert main(["report", "net.onnx", "--no-figures"]) == 0
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "How far images keep their labels" in page
+    assert "all:images" not in page
+    assert "trained with imported" not in page

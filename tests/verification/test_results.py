@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from steadynet import UserError, Verdict, verify
+from steadynet import Result, UserError, Verdict, verify
+from steadynet.verification.results import Results
 
 IMAGES, LABELS = torch.tensor([[[[0.5]]], [[[0.1]]]]), torch.tensor([0, 0])
 
@@ -110,3 +111,8 @@ def test_results_as_a_table_and_as_a_figure(network):
     table = results.to_pandas()
     assert table["verdict"].tolist() == ["unsat", "sat"]
     assert len(results.plot().axes) == 4
+
+
+def test_a_radius_of_grey_levels_is_printed_as_a_fraction():
+    results = Results((Result(Verdict.UNSAT, 0.1),), torch.zeros(1, 4), torch.tensor([3]), 2 / 255)
+    assert repr(results) == "Results(ε 2/255: 1 of 1 proved, 0 refuted; 0.1 s)"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from steadynet.cli.command import add_json, add_run, add_threads, positive_seconds
 from steadynet.cli.parsing import Parser
+from steadynet.training.notation import written_radius
 
 if TYPE_CHECKING:
     from torch import nn
@@ -104,12 +105,12 @@ def show_change(arguments: argparse.Namespace, record: ChangeRecord, title: str,
     rows = [
         ["test accuracy", percent(before.accuracy), percent(after.accuracy)],
         [
-            f"under PGD-{ATTACK_STEPS} at ε {before.eps:.4g}",
+            f"under PGD-{ATTACK_STEPS} at ε {written_radius(before.eps)}",
             percent(before.pgd_accuracy),
             percent(after.pgd_accuracy),
         ],
         [
-            f"stable neurons (ibp) at ε {before.eps:.4g}",
+            f"stable neurons (ibp) at ε {written_radius(before.eps)}",
             percent(before.stable_share_ibp),
             percent(after.stable_share_ibp),
         ],

@@ -11,6 +11,7 @@ from steadynet.cli.command import Command, add_json, add_threads, use_threads
 from steadynet.cli.parsing import Parser
 from steadynet.cli.plugin_flags import add_verifier_settings, given_verifiers
 from steadynet.cli.selection import add_selection, select
+from steadynet.training.notation import written_radius
 
 if TYPE_CHECKING:
     from steadynet.verification.cross_check import CrossCheckSummary, Evidence
@@ -63,7 +64,7 @@ def _show(result: CrossCheckSummary) -> None:
 
     names = list(result.verifiers)
     rows = [
-        [f"{row.eps:.4g}", str(row.index), str(row.label)]
+        [written_radius(row.eps), str(row.index), str(row.label)]
         + [f"{row.results[name].verdict.value} {seconds(row.results[name].seconds)}" for name in names]
         for row in result.properties
     ]
@@ -90,8 +91,8 @@ def _contradiction(found: Evidence) -> str:
     proved, refuted = " and ".join(found.proved_by), " and ".join(found.refuted_by)
     judgement = f"it replays, so {proved} is wrong" if found.wrong else "it replays only to within rounding"
     return (
-        f"CONTRADICTION on image {found.index} at ε {found.eps:.4g}: {proved} says unsat, but {refuted} has a "
-        f"counterexample: {judgement}. Evidence: {found.evidence}"
+        f"CONTRADICTION on image {found.index} at ε {written_radius(found.eps)}: {proved} says unsat, but {refuted} "
+        f"has a counterexample: {judgement}. Evidence: {found.evidence}"
     )
 
 

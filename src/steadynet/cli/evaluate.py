@@ -20,6 +20,7 @@ from steadynet.cli.command import (
 )
 from steadynet.cli.parsing import Parser
 from steadynet.cli.selection import chosen_radii, open_network, test_data
+from steadynet.training.notation import written_radius
 
 if TYPE_CHECKING:
     from steadynet.runs.evaluation import Evaluation
@@ -87,7 +88,7 @@ def _show(name: str, result: Evaluation) -> None:
     table(
         f"{name}: test accuracy {percent(result.accuracy)} of {result.images} images",
         ["ε", f"PGD-{result.pgd_steps} accuracy", "stable neurons (ibp)"],
-        [[f"{row.eps:.4g}", percent(row.pgd_accuracy), percent(row.stable_share_ibp)] for row in result.radii],
+        [[written_radius(row.eps), percent(row.pgd_accuracy), percent(row.stable_share_ibp)] for row in result.radii],
     )
 
 

@@ -58,6 +58,8 @@ def verify_regions(arguments: argparse.Namespace) -> None:
     from steadynet.verification.verifiers import make_verifier
 
     given = [name for name in FLAGS if getattr(arguments, name) is not None]
+    if not given and len(arguments.eps or []) > 1:
+        raise UserError("--claim is decided at one radius at a time: give one --eps")
     if len(given) + len(arguments.eps or []) > 1:
         raise UserError("give one region only: --eps, --region, --brightness, --contrast, --patch or --channel-eps")
     verifier = make_verifier(arguments.verifier, given_verifier(arguments))

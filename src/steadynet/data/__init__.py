@@ -75,6 +75,10 @@ def load(source: object) -> Dataset:
         )
     if isinstance(source, os.PathLike) or path.suffix or len(path.parts) > 1:
         raise UserError(f"there is no file {path}.")
+    if text.startswith(ALL_TESTS):
+        raise UserError(
+            f"there is no file or folder {path}, and no data set of that name: there are {', '.join(known)}."
+        )
     raise UnknownNameError("data set", text, known)
 
 

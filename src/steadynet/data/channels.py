@@ -22,7 +22,7 @@ def looks_channels_last(image_shape: Sequence[int]) -> bool:
 
 
 def check_channels_first(image_shape: Sequence[int], called: str) -> None:
-    """Check that images do not look channels-last.
+    """Check that images do not look channels-last. With one channel they may: then there is only one order of pixels.
 
     Args:
         image_shape: The shape of one image.
@@ -31,9 +31,10 @@ def check_channels_first(image_shape: Sequence[int], called: str) -> None:
     Raises:
         UserError: They do. The message says how to move the axis.
     """
-    if looks_channels_last(image_shape):
+    if looks_channels_last(image_shape) and image_shape[-1] > 1:
         height, width, channels = image_shape
         raise UserError(
             f"{called} has its channels last (height {height}, width {width}, channels {channels}): steadynet takes "
-            "(N, C, H, W), which numpy.moveaxis(X, -1, 1) makes of it."
+            "(N, C, H, W), which numpy.moveaxis(X, -1, 1) makes of it. If the network has dense layers only and takes "
+            "the pixels in this order, give X.reshape(len(X), -1)."
         )

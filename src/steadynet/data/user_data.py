@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steadynet.data.cache import DamagedError, read_npz
-from steadynet.data.channels import check_channels_first
+from steadynet.data.channels import check_channels_first, looks_channels_last
 from steadynet.data.dataset import Dataset, Images, stratified_split
 from steadynet.data.picture_folder import LabelledArrays, read_folder, read_npy
 from steadynet.data.samples import collect_samples, yields_samples
@@ -134,6 +134,8 @@ def checked_images(images: Array, labels: Array, called: str, labels_called: str
         raise UserError(f"{called}: {labels_called} must be 0 or more, but the smallest is {labels.min()}.")
     pixels = _checked_pixels(images, called)
     shaped = pixels[:, None] if images.ndim == 3 else pixels
+    if looks_channels_last(images.shape[1:]):  # of one channel: see check_channels_first
+        shaped = shaped.movedim(-1, 1)
     return Images(shaped, torch.from_numpy(labels.astype(np.int64)))
 
 

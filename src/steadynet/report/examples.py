@@ -9,6 +9,7 @@ from steadynet.report.gallery import Gallery, GalleryProperty
 from steadynet.report.headline import NATURAL, NBC
 from steadynet.report.metrics import radius
 from steadynet.report.records import Experiment
+from steadynet.runs.config import IMPORTED
 from steadynet.verification.properties import Verdict
 
 EXAMPLES = 3
@@ -108,7 +109,7 @@ def _example(gallery: Gallery, number: int, proof: int | None) -> Example:
 
 
 def _network(gallery: Gallery, shown: GalleryProperty) -> str:
-    """How a network was trained, in words."""
-    names = {NATURAL: "trained without NBC", NBC: "trained with NBC"}
-    label = gallery.runs[shown.run].method
-    return names.get(label, f"trained with {label}")
+    """How a network was trained, in words; the file of one that was trained elsewhere."""
+    run = gallery.runs[shown.run]
+    names = {NATURAL: "trained without NBC", NBC: "trained with NBC", IMPORTED: run.model}
+    return names.get(run.method, f"trained with {run.method}")

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from steadynet.experiments.table import DELTA, TRAINING_MINUTES
+from steadynet.training.notation import written_radius
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,4 @@ def radius(eps: float | None) -> str:
     >>> radius(0.1), radius(2 / 255), radius(None)
     ('0.1', '2/255', '')
     """
-    if eps is None:
-        return ""
-    of_pixels = eps * 255
-    if f"{eps:.4g}" != f"{eps:.3g}" and abs(of_pixels - round(of_pixels)) < 1e-6:
-        return f"{round(of_pixels)}/255"
-    return f"{eps:.4g}"
+    return "" if eps is None else written_radius(eps)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from steadynet.report.charts import Chart, Kind, Panel, Series, Style, chart_of, log_ticks, styles
 from steadynet.report.layers import LayerShares
 from steadynet.report.metrics import radius
+from steadynet.report.radius_curve import radius_panel
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.metrics import EpochMetrics
 from steadynet.verification.properties import Verdict
+from steadynet.verification.radius_table import read_radii
 
 MAX_CURVES = 12  # per panel
 SHORTEST_TIME = 1e-3  # seconds; shorter times are drawn here
@@ -28,7 +30,7 @@ def _percent(share: float | None) -> float | None:
 
 def run_charts(experiment: Experiment, layers: Mapping[str, LayerShares]) -> list[Chart]:
     """Every figure that the runs of an experiment have numbers for."""
-    charts = (_cactus(experiment), _layers(experiment, layers), _training(experiment))
+    charts = (_radii(experiment), _cactus(experiment), _layers(experiment, layers), _training(experiment))
     return [chart for chart in charts if chart]
 
 
@@ -47,6 +49,18 @@ def _name(run: Run, runs: Sequence[Run]) -> str:
     """The method, with the seed if the method was trained with several."""
     seeds = {other.seed for other in runs if other.label == run.label}
     return run.label if len(seeds) < 2 else f"{run.label}, seed {run.seed}"
+
+
+def _radii(experiment: Experiment) -> Chart | None:
+    """Certified accuracy against ε, of the runs whose radii were searched for."""
+    panels = []
+    for run in _few(experiment.runs):
+        rows = read_radii(run.folder)
+        if rows:
+            panels.append(radius_panel(rows, rows[-1].most, f"{run.name}: {len(rows)} images"))
+    note = "The share of images that are proved at each radius, and the share without a counterexample up to it. The "
+    note += "share that is truly robust lies between the two lines."
+    return chart_of(f"{experiment.name}-radii", "How far images keep their labels", experiment.title, panels, note)
 
 
 def _cactus(experiment: Experiment) -> Chart | None:

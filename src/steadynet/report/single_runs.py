@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from steadynet import data
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.variants import Variant
 from steadynet.report.read_run import read_run, training_facts, verification_facts
@@ -26,7 +27,7 @@ def read_single_runs(folders: Iterable[Path]) -> list[Experiment]:
 
 def _read(folder: RunDirectory) -> Run:
     config = folder.read_config()
-    name, dataset, model = folder.path.resolve().name, Path(config.data).name, Path(config.model).name
+    name, dataset, model = folder.path.resolve().name, data.own_path(config.data).name, Path(config.model).name
     return read_run(folder, name, dataset, model, Variant.plain(config.method), config.seed)
 
 

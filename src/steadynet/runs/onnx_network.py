@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from steadynet.errors import UserError
 from steadynet.files import write_atomically
@@ -72,12 +72,18 @@ def _input_layers(
         if len(wanted) > 1:
             layers.append(nn.Unflatten(1, wanted))
         return layers
-    if wanted[:-1] == image_shape[1:] and wanted[-1] == image_shape[0]:
-        raise UserError(
-            f"the network takes images with the channels last, {wanted}, but the data has them first, {image_shape}: "
-            "export the network with the channels first"
-        )
+    if wanted == (*image_shape[1:], image_shape[0]):
+        layers.append(ChannelsLast())
+        return layers
     raise UserError(f"the network takes inputs of shape {wanted}, but the images have the shape {image_shape}")
+
+
+class ChannelsLast(nn.Module):
+    """Images (N, C, H, W) as networks from Keras take them: (N, H, W, C)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Move the channels."""
+        return images.permute(0, 2, 3, 1)
 
 
 def _is_vector(shape: tuple[int, ...]) -> bool:

@@ -53,3 +53,14 @@ def parse_radius(text: str | float) -> float:
     if value > 1:
         raise UserError(f"eps = {text} is too large: pixel values lie in [0, 1], so write 8/255 for 8 grey levels")
     return value
+
+
+def written_radius(eps: float) -> str:
+    """Write a radius as a user does.
+
+    >>> [written_radius(eps) for eps in (0.1, 2 / 255, 0.2, 0.125)]
+    ['0.1', '2/255', '0.2', '0.125']
+    """
+    levels = 255 * eps
+    is_fraction = f"{eps:.4g}" != f"{eps:.3g}" and abs(levels - round(levels)) < 1e-6
+    return f"{round(levels)}/255" if is_fraction else f"{eps:.4g}"

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from steadynet.errors import UserError
 from steadynet.files import disk_errors, write_text
@@ -143,7 +143,16 @@ def _keys(search: RadiusSearch) -> list[str]:
     return result
 
 
-def certified_accuracy(found: Sequence[Radius], eps: float) -> tuple[float, float]:
+class Known(Protocol):
+    """What is known of the radius of one image."""
+
+    @property
+    def proved(self) -> float: ...  # noqa: D102
+    @property
+    def refuted(self) -> float | None: ...  # noqa: D102
+
+
+def certified_accuracy(found: Sequence[Known], eps: float) -> tuple[float, float]:
     """Return the share of images that are proved at a radius, and the share that is not refuted there.
 
     >>> certified_accuracy([Radius(0.1, 0.2), Radius(0.0, 0.0)], 0.15)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from steadynet.errors import UserError
+from steadynet.training.notation import written_radius
 from steadynet.verification.properties import Result, Verdict
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Results(Sequence[Result]):
     def __repr__(self) -> str:
         found = self.summary()
         others = [f", {found[word]:.0f} {word}" for word in ("timed out", "unknown", "error") if found[word]]
-        where = self.region if self.eps is None else f"ε {self.eps:.4g}"
+        where = self.region if self.eps is None else f"ε {written_radius(self.eps)}"
         return (
             f"Results({where}: {found['proved']:.0f} of {len(self)} proved, {found['refuted']:.0f} refuted"
             f"{''.join(others)}; {found['seconds']:.2g} s)"

@@ -20,7 +20,7 @@ from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.runs.progress import ProgressBar
-from steadynet.training.notation import parse_radius
+from steadynet.training.notation import parse_radius, written_radius
 from steadynet.verification.given import given_images, given_network, in_precision_of
 from steadynet.verification.proofs.folder import ProofFolder
 from steadynet.verification.proofs.recording import recording
@@ -162,7 +162,7 @@ class _Asked:
         properties = Properties.around(self.network, self.images, self.labels, eps)
         found = [
             replay_counterexample(properties, index, result)
-            for index, result in enumerate(self.verifier(properties, self._follow(f"ε {eps:.4g}")))
+            for index, result in enumerate(self.verifier(properties, self._follow(f"ε {written_radius(eps)}")))
         ]
         if self.proofs is not None:
             with torch.no_grad(), evaluation_mode(self.network):
@@ -189,7 +189,7 @@ class _Asked:
         from steadynet.verification.claim_properties import decide_claim
 
         assert self.claim is not None
-        follow = self._follow(name or f"ε {eps:.4g}")
+        follow = self._follow(name if eps is None else f"ε {written_radius(eps)}")
         found = decide_claim(self.network, self.images, self.labels, boxes, self.claim, self.verifier, follow)
         return self._results(found, eps, name)
 

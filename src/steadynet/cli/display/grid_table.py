@@ -8,6 +8,7 @@ from steadynet.cli.display.tables import heading, table
 from steadynet.cli.display.terminal import console
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
 from steadynet.report.metrics import metric_named
+from steadynet.training.notation import written_radius
 
 COUNT = "n_unsat"
 HIDDEN = ("n_sat", "n_timeout", "n_unknown", "n_error")  # metrics that only the files have
@@ -68,11 +69,7 @@ def _radius(eps: float | None) -> str:
     >>> [_radius(eps) for eps in (None, 0.1, 2 / 255)]
     ['', '0.1', '2/255']
     """
-    if eps is None:
-        return ""
-    levels = 255 * eps
-    is_fraction = abs(levels - round(levels)) < 1e-6 and len(f"{eps:g}") >= 5
-    return f"{round(levels)}/255" if is_fraction else f"{eps:.4g}"
+    return "" if eps is None else written_radius(eps)
 
 
 def _label(metric: str) -> str:

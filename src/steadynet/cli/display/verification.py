@@ -9,6 +9,7 @@ from rich.progress import Progress
 from steadynet.cli.display.numbers import count_of, percent, seconds
 from steadynet.cli.display.tables import table
 from steadynet.cli.display.terminal import console
+from steadynet.training.notation import written_radius
 from steadynet.verification.guarantees import describe_proofs
 from steadynet.verification.run import RunVerification
 from steadynet.verification.summary import RadiusSummary, VerdictSummary, VerificationSummary
@@ -25,7 +26,7 @@ def follow_verification(progress: Progress, verification: RunVerification) -> Ca
     return lambda row: progress.update(
         task,
         completed=len(verification.rows),
-        description=f"verifying ε {row.eps:.4g}",
+        description=f"verifying ε {written_radius(row.eps)}",
         note=verification.counts(),
     )
 
@@ -36,7 +37,7 @@ def show_verification(result: VerificationSummary) -> None:
     table(
         f"{result.run}: {radii[0].verdicts.properties} properties per radius by {result.verifier}, "
         f"time-out {result.timeout:g} s",
-        ["", *(f"ε {radius.eps:.4g}" for radius in radii)],
+        ["", *(f"ε {written_radius(radius.eps)}" for radius in radii)],
         _verdict_rows(radii),
     )
     if proofs := describe_proofs(result.guarantees):
