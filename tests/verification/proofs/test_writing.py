@@ -38,7 +38,7 @@ def test_every_proved_property_has_a_proof_that_checks(kind: str) -> None:
     network = networks()[kind].eval()
     for parameter in network.parameters():
         parameter.data *= 2
-    images = torch.rand(6, 1, 4, 4)
+    images = torch.rand(4, 1, 4, 4)
     labels = network(images).argmax(1)
     onnx_file = onnx_model(network, (1, 4, 4)).SerializeToString()
     known = open_network(onnx_file)
@@ -58,5 +58,5 @@ def test_every_proved_property_has_a_proof_that_checks(kind: str) -> None:
             else:
                 with pytest.raises(NoProofError):
                     prove(known, content, lambda number, one: None, exact=False, seconds=0.05)
-    assert decided[Verdict.UNSAT] >= 6
+    assert decided[Verdict.UNSAT] >= 4
     assert decided[Verdict.SAT] >= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +64,20 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
     lines = [f"(declare-const X_{index} Real)" for index in range(len(low))]
     lines += [f"(declare-const Y_{index} Real)" for index in range(classes)]
     for index, ends in enumerate(zip(low, high, strict=True)):
-        least, most = (np.format_float_positional(end, trim="0") for end in ends)
+        least, most = (_exactly(end) for end in ends)
         lines += [f"(assert (>= X_{index} {least}))", f"(assert (<= X_{index} {most}))"]
     others = [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
     return "\n".join([*lines, "(assert (or", *others, "))", ""])
+
+
+def _exactly(number: float) -> str:
+    """Write all decimal digits of a number, so that even a reader with rational numbers reads this very number.
+
+    >>> _exactly(0.1), _exactly(1.0)
+    ('0.1000000000000000055511151231257827021181583404541015625', '1.0')
+    """
+    text = f"{Decimal(number):f}"
+    return text if "." in text else f"{text}.0"
 
 
 def _check_label(label: int, classes: int) -> None:
