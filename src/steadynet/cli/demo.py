@@ -54,6 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
         results = {method: _train_and_measure(method, out / method, arguments) for method in METHODS}
         _show(results, out)
         _write_page(out)
+        _check_proofs(out)
     except (InterruptedByUserError, KeyboardInterrupt) as stop:
         command = shlex.join(["steadynet", *arguments.words])
         raise InterruptedByUserError(f"stopped: everything so far is saved. Continue with: {command}") from stop
@@ -112,6 +113,7 @@ def _verify(trained: TrainedNetwork) -> VerdictSummary:
 
     from steadynet.cli.display.terminal import progress_bar
     from steadynet.cli.display.verification import follow_verification
+    from steadynet.verification.proofs.folder import ProofFolder, has_steadycheck
     from steadynet.verification.run import RunVerification
     from steadynet.verification.summary import summarise
     from steadynet.verification.verifiers import make_verifier
@@ -120,7 +122,8 @@ def _verify(trained: TrainedNetwork) -> VerdictSummary:
     images = test.first_of_each_class(PER_CLASS)
     torch.manual_seed(0)
     verifier = make_verifier("branch_and_bound", {"timeout": TIMEOUT})
-    verification = RunVerification(trained, test, images, [PROVED_RADIUS], verifier, trained.config.data)
+    proofs = ProofFolder(trained.run.proofs) if has_steadycheck() else None
+    verification = RunVerification(trained, test, images, [PROVED_RADIUS], verifier, trained.config.data, proofs=proofs)
     with progress_bar() as progress:
         verification.decide(on_row=follow_verification(progress, verification))
     return summarise(list(verification.rows.values()))
@@ -181,6 +184,29 @@ def _write_page(out: Path) -> None:
         console.print(f"No page: {error}", soft_wrap=True, markup=False)
         return
     console.print(f"See both networks, with every image and counterexample: {page}", soft_wrap=True, markup=False)
+
+
+def _check_proofs(out: Path) -> None:
+    """Let ``steadycheck`` check the proofs of both networks; without it, print how to get it."""
+    from steadynet.cli.display.terminal import console
+    from steadynet.errors import UserError
+    from steadynet.verification.proofs.folder import HOW_TO_INSTALL, has_steadycheck
+
+    if not has_steadycheck():
+        console.print(f"No proofs: {HOW_TO_INSTALL}", soft_wrap=True, markup=False)
+        return
+    from steadynet.verification.proofs.checking import check_folder
+
+    found = [check_folder(out / method / "proofs") for method in METHODS]
+    valid, total = sum(each.valid for each in found), sum(each.total for each in found)
+    if valid != total:
+        raise UserError(f"steadycheck refuses {total - valid} of {total} proofs: {found}")
+    console.print(
+        f"steadycheck has checked the proofs, without trusting steadynet: {valid} of {total} are valid "
+        f"({out}/*/proofs).",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 COMMAND = Command(

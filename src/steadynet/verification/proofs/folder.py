@@ -28,13 +28,18 @@ HOW_TO_INSTALL = "proofs need steadycheck, which is in the source code of steady
 SECONDS = 60.0  # that one proof may take
 
 
+def has_steadycheck() -> bool:
+    """Whether ``steadycheck`` is installed."""
+    return find_spec("steadycheck") is not None
+
+
 def require_steadycheck() -> None:
     """Refuse with a line that says how to install ``steadycheck``, if it is not there.
 
     Raises:
         UserError: It is not there.
     """
-    if find_spec("steadycheck") is None:
+    if not has_steadycheck():
         raise UserError(HOW_TO_INSTALL)
 
 
