@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from soundness import TIE
+from steadynet.bounds.crown import propagate
 from steadynet.graph.graph_network import GraphNetwork
+from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.vnnlib.property import Disjunct, VnnlibProperty
 from steadynet.verification.properties import Properties, Result, Verdict
 from steadynet.verification.property_network import as_robustness
-from steadynet.verification.search import conjunctions, input_splitting
+from steadynet.verification.search import conjunctions, input_splitting, part_bounds
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.conjunctions import Conjunctions
 from steadynet.verification.search.property_batch import PropertyBatch
@@ -124,9 +126,13 @@ def always(monkeypatch):
 
 @pytest.mark.parametrize("single", [True, False], ids=["conjuncts", "maximum"])
 @pytest.mark.parametrize("clipping", [True, False], ids=["clipped", "whole"])
-def test_thin_conjunctions_never_contradict_milp_nor_a_grid(single, clipping, always, monkeypatch):
+@pytest.mark.parametrize("mixtures", [True, False], ids=["mixed", "alone"])
+def test_thin_conjunctions_never_contradict_milp_nor_a_grid(single, clipping, mixtures, always, monkeypatch):
+    if mixtures and not single:
+        pytest.skip("a maximum is one function, so there is nothing to mix")
     monkeypatch.setattr(conjunctions, "SINGLE_CONJUNCTS", single)
-    monkeypatch.setattr(input_splitting, "CLIPPING", clipping)
+    monkeypatch.setattr(part_bounds, "CLIPPING", clipping)
+    monkeypatch.setattr(part_bounds, "MIXTURES", mixtures)
     found = [check(seed) for seed in range(12)]
     assert {Verdict.SAT, Verdict.UNSAT} <= {result.verdict for result in found}
     assert "halved boxes" in {result.decided_by for result in found}
@@ -139,3 +145,37 @@ def test_conjuncts_by_themselves_need_fewer_parts(always, monkeypatch):
         found = [SEARCH(properties_near_a_boundary(seed)[0])[0] for seed in range(100, 108)]
         parts[single] = sum(result.subproblems for result in found)
     assert parts[True] < parts[False]
+
+
+def test_a_mixture_proves_what_no_conjunct_proves_alone(always, monkeypatch):
+    """x + y ≤ 0.9 and x + y ≥ 1.1 have no solution, and each alone has one in every half of the unit box."""
+    monkeypatch.setattr(part_bounds, "CLIPPING", False)
+    network = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+    network[0].weight.data, network[0].bias.data = torch.ones(1, 2), torch.tensor([-0.01])  # unstable
+    properties = properties_of(network, [([[1.0], [-1.0]], [0.9, -1.1])], 2)
+    batch = PropertyBatch.of(properties, SEARCH_BUDGET, EXECUTION)
+    found = Conjunctions.of(batch)
+    box = Interval(properties.region.lower, properties.region.upper)
+    bounded, _ = propagate(found.graph, box, execution=batch.execution)
+    one = torch.ones(1, dtype=torch.long)
+    parts = part_bounds.Parts(0 * one, 0 * one, box, bounded.bounds, one[:, None] > 0)
+    worst = {}
+    for mixtures in (True, False):
+        monkeypatch.setattr(part_bounds, "MIXTURES", mixtures)
+        worst[mixtures] = float(part_bounds.bound_parts(parts, bounded, found).worst)
+    assert worst[False] < -0.8
+    assert 0 < worst[True] <= 0.1  # (y − 0.9 + 1.1 − y) / 2
+
+
+def test_all_conjuncts_choose_the_input_to_halve(always, monkeypatch):
+    network = identity(2)
+    network[0].bias.data = torch.full((2,), -0.01)
+    properties = properties_of(network, [([[1.0, 0.0], [0.0, 2.0]], [0.5, 0.5])], 2)
+    batch = PropertyBatch.of(properties, SEARCH_BUDGET, EXECUTION)
+    found = Conjunctions.of(batch)
+    box = Interval(properties.region.lower, properties.region.upper)
+    bounded, _ = propagate(found.graph, box, execution=batch.execution)
+    one = torch.ones(1, dtype=torch.long)
+    parts = part_bounds.Parts(0 * one, 0 * one, box, bounded.bounds, one[:, None] > 0)
+    (steep,) = part_bounds.bound_parts(parts, bounded, found).steep.tolist()
+    assert steep == pytest.approx([1.0, 2.0])

@@ -10,7 +10,7 @@ from torch import nn
 
 import soundness
 from steadynet.verification.properties import Properties, Verdict
-from steadynet.verification.search import input_splitting, pipeline
+from steadynet.verification.search import input_splitting, part_bounds, pipeline
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
 
@@ -65,7 +65,7 @@ def test_halving_that_leads_nowhere_is_given_up_at_half_time(monkeypatch):
     network = wide()
     properties = Properties.around(network, torch.rand(1, 5), torch.tensor([0]), 0.5)
     nothing_proved = lambda relaxed, query, lower, value: lower.clamp_max(-1.0)  # noqa: E731
-    monkeypatch.setattr(input_splitting, "confirmed", nothing_proved)
+    monkeypatch.setattr(part_bounds, "confirmed", nothing_proved)
     monkeypatch.setattr(input_splitting.InputSplitting, "_try", lambda self, owner, points: None)
     monkeypatch.setattr(pipeline, "attack_margins", lambda state, decisions: state)
     monkeypatch.setattr(pipeline, "check_images", lambda batch, decisions: None)

@@ -1,30 +1,28 @@
 """Networks with few inputs: the box itself is halved, again and again, and every part is bounded anew.
 
 With many ReLUs behind few inputs this beats splitting ReLUs, as all bounds become tight when the box shrinks. Each
-conjunct of a VNN-LIB property is bounded by itself (``conjunctions.py``). The linear bounds of a part clip it before it
-is halved, and its halves again (``box_clipping.py``).
+conjunct of a VNN-LIB property is bounded by itself (``conjunctions.py``), and a mixture of them (``mixtures.py``). The
+linear bounds of a part clip it before it is halved, and its halves again (``part_bounds.py``, ``box_clipping.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import OutOfTimeError, propagate
-from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.attack import descend_on_margins
-from steadynet.verification.search.box_clipping import LinearBounds, clip
 from steadynet.verification.search.conjunctions import Conjunctions
 from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.part_bounds import BoundedParts, Parts, bound_parts
 from steadynet.verification.search.property_batch import SearchState
-from steadynet.verification.search.rounding import confirmed
 
 MOST_INPUTS = 16
 LEAST_UNSTABLE = 40  # below, splitting ReLUs ends sooner
@@ -32,68 +30,10 @@ DEEPEST = 12  # halvings per input: what is still open then touches a tie, and i
 SHARE = 0.5  # of a property's time, after which it is left to ReLU splitting, too
 AT_ONCE = 512  # parts per batch
 EVEN = 0.2  # the share of the mean slope that counts for every input: inner bounds gain from halving any of them
-CLIPPING = True  # whether linear bounds clip the boxes
 ATTACKED = 1024  # points per attack: some around open parts, the others anywhere
 ANYWHERE = 0.75  # the share of the latter
 ATTACK_SHARE, ATTACK_FROM = 0.2, 0.02  # of the time of bounding, in which attacks are made; less these seconds
 ATTACK_STEPS, ATTACK_STEP_SIZES = 25, (1 / 8, 1 / 100, 1 / 8, 1 / 8)  # the step sizes take turns
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Some parts of properties' boxes, one row per part. Is every margin positive on each?
-
-    Attributes:
-        owner: (n,), the property of each part.
-        depth: (n,), how often the box was halved.
-        box: the parts.
-        bounds: bounds of the ReLU inputs that hold on the part that each part was cut from.
-        open: (n, margins), the margins that are not proved on the part that each part was cut from.
-    """
-
-    owner: Tensor
-    depth: Tensor
-    box: Interval
-    bounds: Mapping[int, Interval]
-    open: Tensor
-
-    def __len__(self) -> int:
-        return len(self.owner)
-
-    def of(self, rows: Tensor | slice) -> Parts:
-        """Some of the parts."""
-        bounds = {position: known.of(rows) for position, known in self.bounds.items()}
-        return Parts(self.owner[rows], self.depth[rows], self.box.of(rows), bounds, self.open[rows])
-
-
-@dataclass(frozen=True)
-class BoundedParts:
-    """Parts after bounding.
-
-    Attributes:
-        parts: the parts, with their own bounds, and the margins that are not proved on them.
-        linear: linear lower bounds of the conjuncts of these margins.
-        worst: (n,), the smallest bound of a margin, where the margin's bound is that of its best conjunct.
-        slope: (n, inputs), the coefficients of that conjunct's linear bound.
-    """
-
-    parts: Parts
-    linear: LinearBounds
-    worst: Tensor
-    slope: Tensor
-
-    def of(self, rows: Tensor) -> BoundedParts:
-        """Some of the parts."""
-        return BoundedParts(self.parts.of(rows), self.linear.of(rows), self.worst[rows], self.slope[rows])
-
-    def clipped(self, box: Interval) -> Parts:
-        """The parts with other boxes inside their own, clipped by the linear bounds."""
-        parts = self.parts
-        if not CLIPPING:
-            return replace(parts, box=box)
-        shape = box.lower.shape
-        found = clip(box.lower.flatten(1), box.upper.flatten(1), parts.open, self.linear)
-        return replace(parts, box=Interval(found.lower.view(shape), found.upper.view(shape)), open=found.open)
 
 
 def split_inputs(state: SearchState, decisions: Decisions) -> SearchState:
@@ -149,7 +89,7 @@ class InputSplitting:
             block = self.stack.pop()
             wanted = [owner in self.open_parts for owner in block.owner.tolist()]
             taken.append(block.of(torch.tensor(wanted, dtype=torch.bool, device=block.owner.device)))
-        block = _joined(taken)
+        block = Parts.joined(taken)
         if len(block) > AT_ONCE:
             self.stack.append(block.of(slice(AT_ONCE, None)))
         return block.of(slice(AT_ONCE))
@@ -172,11 +112,11 @@ class InputSplitting:
         for owner in owners:
             self.decisions.subproblems[owner] += 1
         try:
-            bounded = self._bound(parts, self.decisions.out_of_time(owners))
+            network = self._network(parts, self.decisions.out_of_time(owners))
         except OutOfTimeError:
             self.stack.append(parts)
             return
-        box = parts.box
+        bounded, box = bound_parts(parts, network, self.conjunctions), parts.box
         corner = torch.where(bounded.slope.view(box.lower.shape) > 0, box.lower, box.upper)
         self._try(parts.owner, corner)
         self._try(parts.owner, (box.lower + box.upper) / 2)
@@ -206,34 +146,6 @@ class InputSplitting:
         self.attacks += 1
         descend_on_margins(self.batch, self.decisions, owner, margin, start, ATTACK_STEPS, step_size)
 
-    def _bound(self, parts: Parts, out_of_time: Callable[[], bool]) -> BoundedParts:
-        """Bound every conjunct of the open margins of each part."""
-        network = self._network(parts, out_of_time)
-        part, margin, conjunct = (parts.open[:, :, None] & self.conjunctions.used).nonzero(as_tuple=True)
-        functions = LinearFunctions(self.conjunctions.functions[parts.owner[part], margin, conjunct])
-        query, relaxed, trail = BoundQuery(network.output, functions, part), network.relaxed(), Trail()
-        bound = relaxed.lower(query, trail)
-        found = confirmed(relaxed, query, bound.proved, bound.value)
-        shape = (len(parts), *self.conjunctions.used.shape)
-        table = found.new_full(shape, -torch.inf).index_put((part, margin, conjunct), found)
-        best, which = table.max(2)  # a margin is at least each of its conjuncts
-        worst, margin_of = best.masked_fill(~parts.open, torch.inf).min(1)
-        inputs = parts.box.lower[0].numel()
-        slope = parts.box.lower.new_zeros(*shape, inputs)
-        constant = found.new_full(shape, -torch.inf)
-        if trail.on_input is not None:
-            assert trail.constant is not None
-            assert bound.error is not None
-            slope[part, margin, conjunct] = trail.on_input.flatten(1)
-            constant[part, margin, conjunct] = trail.constant - bound.error
-        every = torch.arange(len(parts), device=part.device)
-        return BoundedParts(
-            replace(parts, bounds=network.bounds, open=parts.open & ~(best > 0)),
-            LinearBounds.on(parts.box, slope, constant),
-            worst,
-            slope[every, margin_of, which[every, margin_of]],
-        )
-
     def _network(self, parts: Parts, out_of_time: Callable[[], bool]) -> BoundedNetwork:
         """The network up to the conjuncts, over the boxes of some parts."""
         graph, batch = self.conjunctions.graph, self.batch
@@ -256,9 +168,9 @@ class InputSplitting:
 
     def _push_halves(self, bounded: BoundedParts) -> None:
         """Push both halves of each part, cut across the input where the margin is steep and the box is wide."""
-        parts, slope = bounded.parts, bounded.slope.abs()
+        parts, steep = bounded.parts, bounded.steep
         low, high = parts.box.lower.flatten(1), parts.box.upper.flatten(1)
-        axis = ((slope + EVEN * slope.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
+        axis = ((steep + EVEN * steep.mean(1, keepdim=True)) * (high - low)).argmax(1, keepdim=True)
         start, end = low.gather(1, axis), high.gather(1, axis)
         middle = (start + end) / 2
         stuck = ((parts.depth >= DEEPEST * low.shape[1])[:, None] | ~((start < middle) & (middle < end))).flatten()
@@ -278,19 +190,3 @@ class InputSplitting:
             if len(pushed):
                 self._count(pushed.owner, 1)
                 self.stack.append(pushed)
-
-
-def _joined(blocks: list[Parts]) -> Parts:
-    if len(blocks) == 1:
-        return blocks[0]
-
-    def join(intervals: list[Interval]) -> Interval:
-        return Interval(*(torch.cat(sides) for sides in zip(*intervals, strict=True)))
-
-    return Parts(
-        torch.cat([block.owner for block in blocks]),
-        torch.cat([block.depth for block in blocks]),
-        join([block.box for block in blocks]),
-        {position: join([block.bounds[position] for block in blocks]) for position in blocks[0].bounds},
-        torch.cat([block.open for block in blocks]),
-    )
