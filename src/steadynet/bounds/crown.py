@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from enum import IntEnum
 from typing import NamedTuple
 
 import torch
@@ -17,8 +18,9 @@ from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
+from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
+from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.graph.rounding import Execution
 from steadynet.graph.translate import graph_of
 
@@ -96,14 +98,14 @@ def propagate(
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
-    nonlinear_before = [False]  # per value: does a ReLU or maximum lie between the input and it?
+    knowledge = [Knowledge.BOX]  # per value: what its interval says
     for position, node in graph.numbered():
         nonlinear = isinstance(node.operation, (ReLU, MaxPool))
         if nonlinear:
             source = node.inputs[0]
             if known:
                 values[source] = _intersection(values[source], known[position])
-            if nonlinear_before[source]:  # directly behind the input, intervals are exact
+            if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
                 maxima, unstable = isinstance(node.operation, MaxPool), values[source].unstable()
                 wanted = torch.ones_like(unstable) if maxima else unstable
                 signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
@@ -117,7 +119,7 @@ def propagate(
             value = recorder.record(position, node, inputs, value)
             bounded = replace(bounded, rounding=recorder.rounding)
         values.append(value)
-        nonlinear_before.append(nonlinear or any(nonlinear_before[source] for source in node.inputs))
+        knowledge.append(Knowledge.behind(node.operation, [knowledge[source] for source in node.inputs]))
     return bounded, values
 
 
@@ -152,6 +154,23 @@ def tightened(
         return sharpened(known, wanted, shape, at_once, bound)
     first = one_side_sharpened(known, wanted, signs.positive, shape, at_once, bound)
     return one_side_sharpened(first, wanted & signs.still_wanted(first), ~signs.positive, shape, at_once, bound)
+
+
+class Knowledge(IntEnum):
+    """What the interval of a value says. Two layers without a ReLU between them are loose: their terms may cancel."""
+
+    LOOSE = 0  # the value may stay away from the ends of its interval
+    EXACT = 1  # each number of the value reaches the ends of its interval
+    BOX = 2  # each number does so by itself, whatever the others are
+
+    @classmethod
+    def behind(cls, operation: Operation, inputs: list[Knowledge]) -> Knowledge:
+        """What the interval of an operation's value says, if this is known of those that it reads."""
+        if isinstance(operation, (Scale, Reshape, Permute)):
+            return inputs[0]
+        if isinstance(operation, (Dense, Convolution)) and inputs[0] is cls.BOX:
+            return cls.EXACT
+        return cls.LOOSE
 
 
 class SignsFirst(NamedTuple):

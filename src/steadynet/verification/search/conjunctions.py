@@ -35,7 +35,7 @@ class Conjunctions:
     @classmethod
     def of(cls, batch: PropertyBatch) -> Conjunctions:
         """The conjuncts of a batch; a robustness property has one per margin, the margin itself."""
-        constraints, margins = batch.properties.constraints, batch.margins
+        constraints, margins = batch.constraints, batch.margins
         if constraints is None or not SINGLE_CONJUNCTS:
             used = torch.ones(margins.shape[1], 1, dtype=torch.bool, device=margins.device)
             return cls(batch.graph, margins[:, :, None], used)

@@ -30,7 +30,7 @@ DEEPEST = 12  # halvings per input: what is still open then touches a tie, and i
 SHARE = 0.5  # of a property's time, after which it is left to ReLU splitting, too
 AT_ONCE = 512  # parts per batch
 EVEN = 0.2  # the share of the mean slope that counts for every input: inner bounds gain from halving any of them
-ATTACKED = 1024  # points per attack: some around open parts, the others anywhere
+FIRST_ATTACKED, ATTACKED = 64, 1024  # points of the first attack, and the most: around open parts, and anywhere
 ANYWHERE = 0.75  # the share of the latter
 ATTACK_SHARE, ATTACK_FROM = 0.2, 0.02  # of the time of bounding, in which attacks are made; less these seconds
 ATTACK_STEPS, ATTACK_STEP_SIZES = 25, (1 / 8, 1 / 100, 1 / 8, 1 / 8)  # the step sizes take turns
@@ -63,8 +63,8 @@ class InputSplitting:
         bounds = {position: known for position, known in whole.bounds.items() if position <= wanted}
         self.stack = [Parts(rows, torch.zeros_like(rows), whole.box, bounds, state.lower[rows] <= 0)]
         self.open_parts = dict.fromkeys(taken, 1)
-        self.halving_seconds = self.attacking_seconds = 0.0
-        self.attacks = 0
+        self.halving_seconds = self.attacking_seconds = self.point_seconds = 0.0
+        self.attacks, self.attacked = 0, FIRST_ATTACKED
 
     def run(self) -> None:
         """Bound and halve block after block, and attack now and then."""
@@ -75,10 +75,14 @@ class InputSplitting:
                 begun = now()
                 self._halve(block)
                 self.halving_seconds += now() - begun
-                if ATTACK_SHARE * self.halving_seconds > self.attacking_seconds + ATTACK_FROM:
+                allowed = ATTACK_SHARE * self.halving_seconds - self.attacking_seconds
+                if allowed > max(ATTACK_FROM, self.attacked * self.point_seconds):
                     begun = now()
                     self._attack(block)
-                    self.attacking_seconds += now() - begun
+                    seconds = now() - begun
+                    self.attacking_seconds += seconds
+                    self.point_seconds = seconds / self.attacked
+                    self.attacked = min(2 * self.attacked, ATTACKED)
                 self.decisions.charge(block.owner.tolist())
                 self._close()
 
@@ -133,7 +137,7 @@ class InputSplitting:
         A counterexample may fill a millionth of the box. Few of many descents end there, so the longer the search
         takes, the more of them it tries.
         """
-        rows = torch.randint(len(parts), (ATTACKED,), device=parts.owner.device)
+        rows = torch.randint(len(parts), (self.attacked,), device=parts.owner.device)
         rows = rows[self.decisions.still_open(parts.owner[rows])]
         if not len(rows):
             return

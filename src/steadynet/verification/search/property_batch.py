@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -14,12 +14,15 @@ from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Interval
+from steadynet.graph.opposites import without_opposites
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
-from steadynet.verification.properties import Properties
+from steadynet.verification.properties import OutputConstraints, Properties
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.carry_over import CarryOver, box_of, joined_bounds
 from steadynet.verification.search.decisions import Decisions
+
+MERGE_OPPOSITES = True  # whether ReLUs of opposite numbers are merged
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class PropertyBatch:
         budget: what the search may spend.
         execution: the execution of the network that a proof shall hold for.
         carried: per property, what searches in other boxes around the same image left; empty if there were none.
+        constraints: where the graph computes the constraints of VNN-LIB properties.
     """
 
     properties: Properties
@@ -41,15 +45,19 @@ class PropertyBatch:
     budget: Budget
     execution: Execution
     carried: Sequence[CarryOver] = ()
+    constraints: OutputConstraints | None = None
 
     @classmethod
     def of(
         cls, properties: Properties, budget: Budget, arithmetic: Arithmetic, carried: Sequence[CarryOver] = ()
     ) -> PropertyBatch:
         """The batch of these properties."""
-        graph = graph_of(properties.network, tuple(properties.images.shape[1:]))
+        graph, constraints = graph_of(properties.network, tuple(properties.images.shape[1:])), properties.constraints
+        if MERGE_OPPOSITES:
+            graph, place = without_opposites(graph)
+            constraints = constraints and replace(constraints, position=place[constraints.position])
         execution = Execution(arithmetic, properties.images.dtype)
-        return cls(properties, graph, robustness_margins(properties), budget, execution, carried)
+        return cls(properties, graph, robustness_margins(properties), budget, execution, carried, constraints)
 
     def bounded(
         self,
