@@ -53,7 +53,7 @@ class PropertyBatch:
     ) -> PropertyBatch:
         """The batch of these properties."""
         graph, constraints = graph_of(properties.network, tuple(properties.images.shape[1:])), properties.constraints
-        if MERGE_OPPOSITES:
+        if MERGE_OPPOSITES and not budget.hints:  # hints for a proof speak of the ReLUs of the network itself
             graph, place = without_opposites(graph)
             constraints = constraints and replace(constraints, position=place[constraints.position])
         execution = Execution(arithmetic, properties.images.dtype)
