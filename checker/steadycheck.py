@@ -341,6 +341,7 @@ class _Reader:
         named = [(node.output[0], self._attributes(node, "value")["value"]) for node in constants]
         for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *named]:
             require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
+            require(name not in self.tensors, f"{name} is there twice")
             array = numpy_helper.to_array(tensor)
             require(array.dtype in (np.float32, np.float64, np.int64), f"the type of {name} is not known")
             if array.dtype != np.int64:
@@ -387,7 +388,8 @@ class _Reader:
 
     def _integers(self, tensor: Any) -> list[int]:
         require(isinstance(tensor, np.ndarray) and tensor.dtype == np.int64, "shapes and axes must be constants")
-        return [int(number) for number in tensor.reshape(-1)]
+        require(tensor.ndim == 1, "a list of numbers is expected")
+        return [int(number) for number in tensor]
 
     def _affine(self, parts: Sequence[tuple[Value, Map]], shape: Shape, constant: Any = 0.0, **more: Any) -> Value:
         constant = np.broadcast_to(np.asarray(constant, dtype=np.float64), shape).reshape(-1)
@@ -511,7 +513,9 @@ class _Reader:
     def _read_move(self, node: onnx.NodeProto, x: Any, *constants: Any) -> Any:
         """A rearrangement: what is done with the numbers of the elements, −1 standing for 0."""
         default, move = MOVES[node.op_type]
-        given, numbers = self._attributes(node, **default), [self._integers(each) for each in constants]
+        given = self._attributes(node, **default)
+        single = node.op_type == "Gather" and len(constants) == 1 and constants[0].shape == ()  # takes its axis away
+        numbers = [self._integers(each[None])[0] if single else self._integers(each) for each in constants]
         if not isinstance(x, Value):
             return move(x, given, *numbers)
         index = move(np.arange(prod(x.shape)).reshape(x.shape), given, *numbers)
@@ -534,7 +538,8 @@ class _Reader:
 
 def _axes(given: dict[str, Any], numbers: list[int] | None) -> Any:
     """The axes of Squeeze and Unsqueeze, which older files have as an attribute and newer ones as an input."""
-    return tuple(numbers or given["axes"]) if numbers or given["axes"] else None
+    axes = given["axes"] if numbers is None else numbers
+    return None if axes is None else tuple(axes)
 
 
 MOVES: dict[str, tuple[dict[str, Any], Callable[..., NDArray[Any]]]] = {  # attributes, and what is done
@@ -565,7 +570,7 @@ class Violation(NamedTuple):
 
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
-BOUND = re.compile(rf"\(\s*assert\s*\(\s*(<=|>=)\s+X_(\d+)\s+({NUMBER})\s*\)\s*\)")
+BOUND = re.compile(rf"\(\s*assert\s*\(\s*(<=|>=)\s+X_(0|[1-9]\d*)\s+({NUMBER})\s*\)\s*\)")
 DECLARATION = re.compile(r"\(\s*declare-const\s+([XY])_(\d+)\s+Real\s*\)")
 Constraint = tuple[str, str]  # what is at most what: names of variables, or numbers
 
@@ -635,7 +640,10 @@ def _ways(formula: Any) -> list[list[Constraint]]:
             ways = _both(ways, _ways(part))
         return ways
     require(head in ("<=", ">=", "<", ">") and len(rest) == 2, f"a formula with {head} is not known")
-    require(all(re.fullmatch(rf"{NUMBER}|[XY]_\d+", str(side)) for side in rest), "compare variables and numbers only")
+    require(
+        all(re.fullmatch(rf"{NUMBER}|[XY]_(0|[1-9]\d*)", str(side)) for side in rest),
+        "compare variables and numbers only",
+    )
     return [[(rest[0], rest[1]) if head[0] == "<" else (rest[1], rest[0])]]
 
 
@@ -726,6 +734,10 @@ def dot(a: Array, of_boxes: Array, owner: Index) -> Array:
     return a @ of_boxes[0] if len(of_boxes) == 1 else np.einsum("ij,ij->i", a, of_boxes[owner])
 
 
+def _sources(node: Affine | Relu) -> list[int]:
+    return [node.source] if isinstance(node, Relu) else [source for source, _ in node.parts]
+
+
 class Condensed:
     """A network over some boxes (n, inputs), in terms of the ReLUs that are kept.
 
@@ -756,6 +768,8 @@ class Condensed:
         self.active: dict[int, Array] = {}  # per ReLU, 1 where it is z, 0 where it is 0 or kept
         self.layers: list[Layer] = []
         self.numbers = {position: number for number, position in enumerate(network.relus())}
+        read = [source for node in network.nodes for source in _sources(node)]
+        self.often = {source for source in read if read.count(source) > 1}  # values that several nodes read
         with np.errstate(all="ignore"):
             for position, node in enumerate(network.nodes, 1):
                 (self._relu if isinstance(node, Relu) else self._affine)(position, node)
@@ -769,6 +783,7 @@ class Condensed:
         if node.moves:
             for side in (self.lower, self.upper):
                 side.append(sum(map_.apply(side[source]) for source, map_ in node.parts))
+            self._count_sums(position, node, max(map_.back for _, map_ in node.parts))
             return
         boxes, terms, back, centre, error = len(self.lower[0]), 1, 0, node.constant[None], 0.0
         spread, size, weights, inputs = 0.0, node.size[None], 0.0, 0.0
@@ -792,6 +807,11 @@ class Condensed:
         self.lower.append(low)
         self.upper.append(high)
         self.costs[position] = error + gamma(size.shape[1] + back + len(self.network.nodes) + 100) * size
+
+    def _count_sums(self, position: int, node: Affine | Relu, back: int) -> None:
+        """Where coefficients of a source are added up, a node that rounds nothing itself takes its share of that."""
+        if back > 1 or self.often.intersection(_sources(node)):
+            self.costs[position] = gamma(back + len(self.network.nodes) + 100) * self.largest(position)
 
     def _relu(self, position: int, node: Relu) -> None:
         """Bound the inputs of a ReLU layer again where intervals leave them open, and keep what the proof keeps."""
@@ -821,6 +841,7 @@ class Condensed:
         self.lower[source], self.upper[source] = low, high
         self.lower.append(np.maximum(low, 0))
         self.upper.append(np.maximum(high, 0))
+        self._count_sums(position, node, 1)
 
     def _tighten(self, low: Array, high: Array, elements: Index, rows: Rows, slopes: Array | None = None) -> None:
         """Bound the unstable ones of some elements by backward passes, first on the side that may show their sign."""
@@ -857,6 +878,10 @@ class Condensed:
             if at not in pending:
                 continue
             a, node = pending.pop(at), self.network.nodes[at - 1]
+            size, cost = np.abs(a.values if isinstance(a, Patches) else a), self.costs.get(at)
+            if cost is not None and isinstance(a, Patches):  # per channel, the largest cost of all pixels
+                size, cost = size.sum((2, 3)), cost.reshape(boxes, a.image[0], -1).max(2)
+            result.lost += 0.0 if cost is None else cost @ size.T
             if isinstance(node, Relu):
                 number = self.numbers[at]
                 kept = self.layers[number].elements
@@ -864,13 +889,7 @@ class Condensed:
                     result.blocks[number + 1] = a.at(kept) if isinstance(a, Patches) else a[:, kept]
                 parts = [(node.source, carried_back(a, Scale(self.active[at])))]
             else:
-                size, cost = np.abs(a.values if isinstance(a, Patches) else a), self.costs.get(at)
-                if isinstance(a, Patches):  # per channel, the largest cost of all pixels
-                    result.constant += a.times(node.constant)
-                    size, cost = size.sum((2, 3)), None if cost is None else cost.reshape(boxes, a.image[0], -1).max(2)
-                else:
-                    result.constant += a @ node.constant
-                result.lost += 0.0 if cost is None else cost @ size.T
+                result.constant += a.times(node.constant) if isinstance(a, Patches) else a @ node.constant
                 parts = [(source, carried_back(a, map_)) for source, map_ in node.parts]
             for source, part in parts:
                 pending[source] = whole(pending[source]) + whole(part) if source in pending else part
@@ -938,7 +957,7 @@ class Condensed:
 
 # ---------------------------------------------------------------------------- 7 the proof file and its trees
 
-MAGIC, MOST_BYTES, DEEPEST, AT_ONCE = b"steadyproof 1\n", 1 << 31, 4096, 256
+MAGIC, MOST_BYTES, DEEPEST, AT_ONCE = b"steadyproof 1\n", 1 << 30, 4096, 256
 LEAF, RELU, INPUT = 0, 1, 2
 
 
