@@ -1,0 +1,104 @@
+"""``steadycheck`` reads networks as they are: on single points, its bounds enclose what PyTorch computes, closely."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import steadycheck
+from steadycheck import Condensed
+from steadynet.interchange.onnx.writer import onnx_model
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(2, 4, 3, 2, 1), nn.BatchNorm2d(4)
+        self.second, self.shortcut = nn.Conv2d(4, 4, 3, 1, 1), nn.Conv2d(4, 4, 1)
+        self.last = nn.Linear(36, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(self.first(x)).relu()
+        return self.last((self.second(x).relu() + self.shortcut(x) - 0.25).relu().flatten(1))
+
+
+def networks() -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    return {
+        "residual": Residual(),
+        "pooled": nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1), nn.LeakyReLU(0.1), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2, 1, 1),
+            nn.Flatten(), nn.Linear(64, 3),
+        ),
+        "grouped": nn.Sequential(
+            nn.Conv2d(2, 4, 3, groups=2, dilation=2), nn.ReLU(), nn.ZeroPad2d((1, 2, 0, 1)),
+            nn.Conv2d(4, 2, 2, stride=(1, 2)), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3),
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", networks())
+def test_bounds_on_points_enclose_what_pytorch_computes(kind: str) -> None:
+    network = networks()[kind].eval()
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.uniform_(-1, 1)
+            module.running_var.uniform_(0.5, 2)
+    points = torch.rand(5, 2, 6, 6) * 2 - 1
+    with torch.no_grad():
+        wanted = network(points).double().numpy()
+    known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
+    flat = points.flatten(1).double().numpy()
+    for point, scores in zip(flat, wanted, strict=True):
+        found = Condensed(known, point[None], point[None])
+        low, high = found.lower[known.output], found.upper[known.output]
+        assert (low <= scores).all()
+        assert (high >= scores).all()
+        assert (high - low).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", networks())
+def test_bounds_on_boxes_hold_at_random_points(kind: str) -> None:
+    network = networks()[kind].eval()
+    known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
+    centre = torch.rand(1, 2, 6, 6)
+    lower, upper = ((centre + side * 0.1).flatten(1).double().numpy() for side in (-1, 1))
+    found = Condensed(known, lower, upper)
+    matrix = np.eye(3)
+    rows = steadycheck.constraint_rows(found, [steadycheck.Violation(lower[0], upper[0], matrix, np.zeros(3))])
+    count = np.zeros(0, int)
+    leaves = steadycheck.Leaves(np.zeros(3, int), count, count, count + 0.0, count + 0.0, np.zeros(3, int), np.eye(3))
+    kept = sum(len(layer.elements) for layer in found.layers)
+    bounds = steadycheck.bound_leaves(found, rows, leaves, np.zeros((1, kept)))
+    with torch.no_grad():
+        scores = network(centre + 0.2 * (torch.rand(500, 2, 6, 6) - 0.5)).double().numpy()
+    assert (scores >= bounds).all()
+    assert (scores.min(0) - bounds).max() < np.ptp(scores) * 20 + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(assert (<= X_00 1.0))",
+        "(assert (<= X_0 X_1))",
+        "(assert (<= X_0 Y_0))",
+        "(assert (<= (+ Y_0 Y_1) 1.0))",
+        "(assert (<= Y_0 1.0)",
+        "(assert (not (<= Y_0 1.0)))",
+        "(check-sat)",
+        "(assert (<= Y_7 1.0))",
+        "(assert (<= Y_0 1e999))",
+    ],
+)
+def test_properties_that_are_not_understood_are_refused(text: str) -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    known = steadycheck.read_network(onnx_model(network, (2,)).SerializeToString())
+    names = "".join(f"(declare-const {name} Real)" for name in ("X_0", "X_1", "Y_0", "Y_1"))
+    box = "".join(f"(assert (>= X_{i} 0.0))(assert (<= X_{i} 1.0))" for i in (0, 1))
+    assert steadycheck.read_property((names + box + "(assert (<= Y_0 Y_1))").encode(), known)
+    with pytest.raises(steadycheck.Refused):
+        steadycheck.read_property((names + box + text).encode(), known)
+    with pytest.raises(steadycheck.Refused):
+        steadycheck.read_property((names + "(assert (<= Y_0 Y_1))").encode(), known)  # no box
