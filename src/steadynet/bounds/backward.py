@@ -57,14 +57,21 @@ class BoundedNetwork:
         """The bounds of the ReLU inputs, in the order of the graph."""
         return [self.bounds[relu] for relu in self.graph.relus]
 
-    def relaxed(self, up_to: int | None = None) -> RelaxedNetwork:
-        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before."""
-        lines = {}
+    def relaxed(self, up_to: int | None = None, drawn: dict[int, Relaxation] | None = None) -> RelaxedNetwork:
+        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
+
+        Args:
+            up_to: the last position whose lines are needed.
+            drawn: lines of ReLUs with the same bounds that were drawn before; the others are added to it.
+        """
+        lines, drawn = {}, {} if drawn is None else drawn
         for relu in self.graph.relus:
             if up_to is None or relu <= up_to:
                 operation = self.graph.producer(relu).operation
                 assert isinstance(operation, ReLU)
-                lines[relu] = self.relax(self.bounds[relu], operation.slope)
+                if relu not in drawn:
+                    drawn[relu] = self.relax(self.bounds[relu], operation.slope)
+                lines[relu] = drawn[relu]
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
         return RelaxedNetwork(self, lines, errors)
 

@@ -99,6 +99,7 @@ def propagate(
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
     knowledge = [Knowledge.BOX]  # per value: what its interval says
+    drawn: dict[int, Relaxation] = {}  # the lines of the ReLUs so far, whose bounds do not change any more
     for position, node in graph.numbered():
         nonlinear = isinstance(node.operation, (ReLU, MaxPool))
         if nonlinear:
@@ -109,7 +110,7 @@ def propagate(
                 maxima, unstable = isinstance(node.operation, MaxPool), values[source].unstable()
                 wanted = torch.ones_like(unstable) if maxima else unstable
                 signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
-                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time, signs)
+                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time, signs, drawn)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
         inputs = [values[source] for source in node.inputs]
         value = node.operation.interval(*inputs)
@@ -137,12 +138,14 @@ def tightened(
     memory: int,
     out_of_time: Callable[[], bool] = lambda: False,
     signs: SignsFirst | None = None,
+    drawn: dict[int, Relaxation] | None = None,
 ) -> Interval:
     """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter.
 
-    With ``signs``, the second bound of a neuron is left out where its sign makes it useless.
+    With ``signs``, the second bound of a neuron is left out where its sign makes it useless. ``drawn`` keeps the lines
+    of ReLUs for the next call.
     """
-    relaxed = bounded.relaxed(position)
+    relaxed = bounded.relaxed(position, drawn)
 
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():

@@ -8,6 +8,7 @@ between. A window may hang over the edge, into the padding: its coefficients are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
@@ -61,8 +62,13 @@ class Patch:
 
     def inside(self, shape: Shape, like: Tensor) -> Tensor:
         """1 where a window lies in the layer, 0 in its padding: (positions, 1, *size)."""
-        ones = torch.ones(1, 1, *shape[1:], dtype=like.dtype, device=like.device)
-        return self.cut(ones)[0].view(-1, 1, *self.size)
+        return _inside(self, tuple(shape[1:]), like.dtype, like.device)
+
+
+@lru_cache(maxsize=32)
+def _inside(patch: Patch, size: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    ones = torch.ones(1, 1, *size, dtype=dtype, device=device)
+    return patch.cut(ones)[0].view(-1, 1, *patch.size)
 
 
 def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:

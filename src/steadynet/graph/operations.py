@@ -144,6 +144,10 @@ class Dense(Affine):
     def spread(self, half_width: Tensor) -> Tensor:
         return F.linear(half_width, self.weight.abs())
 
+    def size(self, largest: Tensor) -> Tensor:
+        spread = self.spread(largest)
+        return spread if self.bias is None else spread + self.bias.abs()
+
     def rounding(self, *largest: Tensor) -> Rounding:
         outputs, inputs = self.weight.shape
         return Rounding(self.size(largest[0]), inputs + 1 + self.roundings, outputs, self.roundings)
@@ -181,6 +185,10 @@ class Convolution(Affine):
 
     def spread(self, half_width: Tensor) -> Tensor:
         return F.conv2d(half_width, self.weight.abs(), None, self.stride, self.padding, self.dilation, self.groups)
+
+    def size(self, largest: Tensor) -> Tensor:
+        spread = self.spread(largest)
+        return spread if self.bias is None else spread + self.bias.abs()[:, None, None]
 
     def rounding(self, *largest: Tensor) -> Rounding:
         terms = self.weight[0].numel() + 1 + self.roundings

@@ -96,15 +96,15 @@ def search_condensed(
 
 
 def _search_refined(state: SearchState, decisions: Decisions, index: int) -> None:
-    """Attack a property on its condensed network, refine the bounds of its inner neurons, then split its ReLUs."""
+    """Refine the bounds of the inner neurons of a property, then split its ReLUs, on its condensed network."""
     out_of_time, budget = decisions.out_of_time([index]), state.batch.budget
     network = state.networks.get(index) or _condensed(state, index, out_of_time, MOST_ENTRIES)
     if network is None:
         return
-    margins, early = (state.lower[index] <= 0).nonzero().flatten(), LATE_ATTACK is not None
-    restarts, steps = (1, budget.attack_steps // 2) if early else (budget.restarts, budget.attack_steps)
-    if attack_from_random_points(network, decisions, index, margins, min(restarts, budget.restarts), steps):
-        return
+    if LATE_ATTACK is None:
+        margins = (state.lower[index] <= 0).nonzero().flatten()
+        if attack_from_random_points(network, decisions, index, margins, budget.restarts, budget.attack_steps):
+            return
     whole, bounds = refined_by_condensed(network, REFINEMENT, out_of_time, *_noting(decisions, index, network)), {}
     for position, better in whole.bounds.items():
         lower, upper = (side.clone() for side in state.network.bounds[position])

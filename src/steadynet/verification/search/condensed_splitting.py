@@ -40,7 +40,7 @@ from steadynet.verification.search.subproblem import Split, Subproblem
 
 MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
-LATE_ATTACK: int | None = 16  # batches before the attack with all restarts; None has it before the first batch
+LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
 ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
