@@ -48,7 +48,12 @@ def _configure(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    if arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz")):
+    of_a_file = arguments.network or arguments.run.endswith((".vnnlib", ".vnnlib.gz"))
+    if arguments.proofs and (of_a_file or wants_region(arguments)):
+        raise UserError(
+            "--proofs is for ε-boxes around test images; for a VNN-LIB file: steadynet vnncomp --proofs FOLDER"
+        )
+    if of_a_file:
         _verify_property_file(arguments)
     elif wants_region(arguments):
         verify_regions(arguments)
