@@ -236,7 +236,7 @@ def carried_back(a: Array | Patches, map_: Map) -> Array | Patches:
     """Functions of a map's result as functions of its input."""
     if isinstance(a, Patches) and isinstance(map_, Scale):
         return a.scaled(map_.factor)
-    if isinstance(a, Patches) and isinstance(map_, Convolution) and map_.small:
+    if isinstance(a, Patches) and isinstance(map_, Convolution) and map_.small and a.image == map_.result:
         return a.through(map_)
     return map_.transpose(whole(a))
 
@@ -315,6 +315,8 @@ class Network:
 
     def add(self, node: Affine | Relu, shape: Shape) -> Value:
         """Add a node; its value."""
+        require(len(self.nodes) < 5000, "too large a network")
+        require(shape == () or min(shape) > 0, "an empty tensor")
         self.nodes.append(node)
         self.shapes.append(shape)
         return Value(len(self.nodes), shape)
@@ -340,14 +342,14 @@ class _Reader:
         constants = [node for node in graph.node if node.op_type == "Constant"]
         named = [(node.output[0], self._attributes(node, "value")["value"]) for node in constants]
         for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *named]:
-            require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
             require(name not in self.tensors, f"{name} is there twice")
+            require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
             array = numpy_helper.to_array(tensor)
             require(array.dtype in (np.float32, np.float64, np.int64), f"the type of {name} is not known")
             if array.dtype != np.int64:
                 kinds.add(array.dtype)
                 array = array.astype(np.float64)
-                require((np.abs(array) < LARGEST).all(), f"{name} holds what is no number, or a very large one")
+                require((np.abs(array) <= 2.0**66).all(), f"{name} holds what is no number, or a very large one")
             self.tensors[name] = array
         inputs = [entry for entry in graph.input if entry.name not in self.tensors]
         require(len(inputs) == 1 and len(graph.output) == 1, "the network must have one input and one output")
@@ -364,7 +366,7 @@ class _Reader:
         self.network.output = self._value(self.tensors.get(graph.output[0].name)).position
 
     def _node(self, node: onnx.NodeProto) -> None:
-        name = "move" if node.op_type in MOVES else node.op_type.lower()
+        name = "move" if node.op_type in MOVES else OPERATORS.get(node.op_type, "")
         read = getattr(self, f"_read_{name}", None)
         require(read is not None and node.domain in ("", "ai.onnx"), f"the operator {node.op_type} is not known")
         require(all(name in self.tensors for name in node.input), f"{node.op_type} reads what is not there")
@@ -374,6 +376,7 @@ class _Reader:
     def _attributes(self, node: onnx.NodeProto, *known: str, **default: Any) -> dict[str, Any]:
         for attribute in node.attribute:
             require(attribute.name in (*known, *default), f"{node.op_type}: {attribute.name} is not known")
+        require(len({entry.name for entry in node.attribute}) == len(node.attribute), "an attribute is there twice")
         return default | {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
 
     def _value(self, tensor: Any) -> Value:
@@ -386,10 +389,14 @@ class _Reader:
         require(fits is None or np.broadcast_shapes(tensor.shape, fits) == fits, "a constant that does not fit")
         return tensor
 
-    def _integers(self, tensor: Any) -> list[int]:
+    def _moderate(self, constants: Array) -> None:
+        """Refuse factors with which a product, fused with a layer before or not, could overflow or underflow."""
+        sizes = np.abs(constants)
+        require(((sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**60))).all(), "extreme constants")
+
+    def _integers(self, tensor: Any) -> NDArray[np.int64]:
         require(isinstance(tensor, np.ndarray) and tensor.dtype == np.int64, "shapes and axes must be constants")
-        require(tensor.ndim == 1, "a list of numbers is expected")
-        return [int(number) for number in tensor]
+        return tensor
 
     def _affine(self, parts: Sequence[tuple[Value, Map]], shape: Shape, constant: Any = 0.0, **more: Any) -> Value:
         constant = np.broadcast_to(np.asarray(constant, dtype=np.float64), shape).reshape(-1)
@@ -402,11 +409,11 @@ class _Reader:
 
     def _read_gemm(self, node: onnx.NodeProto, x: Any, w: Any, b: Any = None) -> Value:
         given = self._attributes(node, alpha=1.0, beta=1.0, transA=0, transB=0)
-        weight = given["alpha"] * self._weights(w, 2)  # exact for two float32 numbers
-        weight = np.ascontiguousarray(weight.T if given["transB"] else weight)
+        require(given["alpha"] == given["beta"] == 1, "Gemm with factors: where they round is not known")
+        weight = np.ascontiguousarray(self._weights(w, 2).T if given["transB"] else self._weights(w, 2))
         shape = (1, weight.shape[1])
         require(self._value(x).shape == (1, len(weight)) and not given["transA"], "Gemm does not fit its input")
-        bias = 0.0 if b is None else given["beta"] * self._weights(b, fits=shape)
+        bias = 0.0 if b is None else self._weights(b, fits=shape)
         return self._affine([(x, Dense(weight))], shape, bias)
 
     def _read_matmul(self, node: onnx.NodeProto, a: Any, b: Any) -> Value:
@@ -426,7 +433,8 @@ class _Reader:
         strides, pads, dilations = (tuple(given[key]) for key in ("strides", "pads", "dilations"))
         require([len(each) for each in (kernel, strides, pads, dilations)] == [2, 2, 4, 2], f"the axes of {name}")
         require(min(kernel + strides + dilations) > 0 and min(pads) >= 0, f"attributes of {name}")
-        require(len(image) == 4 and given["auto_pad"] == b"NOTSET" and not given["ceil_mode"], f"{name} of this kind")
+        require(given["auto_pad"] == b"NOTSET" and not given["ceil_mode"], f"{name} of this kind")
+        require(len(image) == 4 and image[0] == 1, f"{name} of a tensor that is not one image")
         room = [image[2 + i] + pads[i] + pads[2 + i] - dilations[i] * (kernel[i] - 1) - 1 for i in (0, 1)]
         require(min(room) >= 0, f"{name} does not fit its image")
         return Window(kernel, strides, pads, dilations, tuple(room[i] // strides[i] + 1 for i in (0, 1))), given
@@ -472,13 +480,19 @@ class _Reader:
         return left[0]
 
     def _read_batchnormalization(self, node: onnx.NodeProto, x: Any, *constants: Any) -> Value:
-        given = self._attributes(node, "momentum", epsilon=1e-5, training_mode=0)
+        given = self._attributes(node, "momentum", epsilon=float(np.float32(1e-5)), training_mode=0)
         require(len(constants) == 4 and not given["training_mode"], "BatchNormalization of this kind")
         axes = (-1, *[1] * (len(self._value(x).shape) - 2))
         scale, bias, mean, variance = (self._weights(each, 1, x.shape[1:2]).reshape(axes) for each in constants)
-        require((variance + given["epsilon"] > 0).all(), "a variance that is not positive")
+        least = self.network.least
+        require((variance >= 0).all() and given["epsilon"] >= least, "a variance that is not positive")
         factor = scale / np.sqrt(variance + given["epsilon"])
-        full = [np.broadcast_to(each, x.shape).reshape(-1) for each in (factor, np.abs(bias) + np.abs(mean * factor))]
+        for part in (factor, scale, mean):
+            self._moderate(part)
+        size = (
+            np.abs(bias) + np.abs(mean * factor) + 4 * least / self.network.unit * np.abs(factor)
+        )  # x − mean may be 0
+        full = [np.broadcast_to(each, x.shape).reshape(-1) for each in (factor, size)]
         return self._affine([(x, Scale(full[0]))], x.shape, bias - mean * factor, size=full[1])
 
     def _read_relu(self, node: onnx.NodeProto, x: Any) -> Value:
@@ -504,7 +518,8 @@ class _Reader:
         if kind in ("Add", "Sub"):
             signs = (sign, 1.0) if swapped else (1.0, sign)
             return self._affine([(value, Scale(signs[0] * ones))], value.shape, signs[1] * constant)
-        require(kind == "Mul" or (not swapped and (np.abs(constant) > 1 / LARGEST).all()), "a division of this kind")
+        require(kind == "Mul" or (not swapped and constant.all()), "a division of this kind")
+        self._moderate(constant)
         factor = np.broadcast_to(1 / constant if kind == "Div" else constant, value.shape).reshape(-1)
         return self._affine([(value, Scale(factor))], value.shape)
 
@@ -513,10 +528,10 @@ class _Reader:
     def _read_move(self, node: onnx.NodeProto, x: Any, *constants: Any) -> Any:
         """A rearrangement: what is done with the numbers of the elements, −1 standing for 0."""
         default, move = MOVES[node.op_type]
-        given = self._attributes(node, **default)
-        single = node.op_type == "Gather" and len(constants) == 1 and constants[0].shape == ()  # takes its axis away
-        numbers = [self._integers(each[None])[0] if single else self._integers(each) for each in constants]
+        given, numbers = self._attributes(node, **default), [self._integers(each) for each in constants]
+        require(node.op_type == "Gather" or all(each.ndim == 1 for each in numbers), "a list of numbers is expected")
         if not isinstance(x, Value):
+            require(node.op_type != "Pad", "Pad of a constant is not known")
             return move(x, given, *numbers)
         index = move(np.arange(prod(x.shape)).reshape(x.shape), given, *numbers)
         require(index.size > 0, "an empty tensor")
@@ -536,9 +551,10 @@ class _Reader:
         return self._affine(parts, index.shape, moves=True)
 
 
-def _axes(given: dict[str, Any], numbers: list[int] | None) -> Any:
+def _axes(given: dict[str, Any], numbers: NDArray[np.int64] | None) -> Any:
     """The axes of Squeeze and Unsqueeze, which older files have as an attribute and newer ones as an input."""
-    axes = given["axes"] if numbers is None else numbers
+    axes = given["axes"] if numbers is None else numbers.tolist()
+    require(axes is None or len(axes), "an empty list of axes")
     return None if axes is None else tuple(axes)
 
 
@@ -550,8 +566,12 @@ MOVES: dict[str, tuple[dict[str, Any], Callable[..., NDArray[Any]]]] = {  # attr
     "Squeeze": ({"axes": None}, lambda x, given, axes=None: np.squeeze(x, _axes(given, axes))),
     "Unsqueeze": ({"axes": None}, lambda x, given, axes=None: np.expand_dims(x, _axes(given, axes))),
     "Gather": ({"axis": 0}, lambda x, given, places: np.take(x, places, given["axis"])),
-    "Pad": ({}, lambda x, given, widths: np.pad(x, np.reshape(widths, (2, -1)).T, constant_values=-1)),
+    "Pad": ({}, lambda x, given, widths: np.pad(x, np.reshape(widths, (2, x.ndim)).T, constant_values=-1)),
 }
+KINDS = (
+    "Gemm MatMul Conv AveragePool GlobalAveragePool MaxPool BatchNormalization Relu LeakyRelu Add Sub Mul Div Concat"
+)
+OPERATORS = {kind: kind.lower() for kind in KINDS.split()}
 
 
 # ---------------------------------------------------------------------------- 4 VNN-LIB
@@ -569,16 +589,19 @@ class Violation(NamedTuple):
     bound: Array
 
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
-BOUND = re.compile(rf"\(\s*assert\s*\(\s*(<=|>=)\s+X_(0|[1-9]\d*)\s+({NUMBER})\s*\)\s*\)")
-DECLARATION = re.compile(r"\(\s*declare-const\s+([XY])_(\d+)\s+Real\s*\)")
+NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
+PLACE = r"(?:0|[1-9][0-9]{0,8})"
+BOUND = re.compile(rf"\(\s*assert\s*\(\s*(<=|>=)\s+X_({PLACE})\s+({NUMBER})\s*\)\s*\)")
+DECLARATION = re.compile(rf"\(\s*declare-const\s+([XY])_({PLACE})\s+Real\s*\)")
+READ = " @ "  # stands for what was read already: among the statements it is passed over, inside of one it is refused
 Constraint = tuple[str, str]  # what is at most what: names of variables, or numbers
 
 
 @lru_cache(1 << 16)
 def outwards(number: str, down: bool, dtype: Any) -> float:
     """The nearest number of a precision that is not above (down), or not below, a decimal number."""
-    exact, nearest = Decimal(number), dtype(float(number))
+    with np.errstate(over="ignore"):
+        exact, nearest = Decimal(number), dtype(float(number))
     require(abs(float(nearest)) < LARGEST, "a number in the property is too large")
     if exact < float(nearest) if down else exact > float(nearest):
         nearest = np.nextafter(nearest, dtype(-np.inf if down else np.inf))
@@ -587,16 +610,19 @@ def outwards(number: str, down: bool, dtype: Any) -> float:
 
 def read_property(content: bytes, network: Network) -> list[Violation]:
     """Read a VNN-LIB 1.0 file: all ways to violate its property."""
-    text = re.sub(r";[^\n]*", "", content.decode()) if b";" in content else content.decode()
+    text = re.sub(r";[^\n\r]*", "", content.decode()) if b";" in content else content.decode()
+    require("@" not in text and '"' not in text and "|" not in text, "a sign that is not known")
     inputs, outputs = prod(network.shapes[0]), prod(network.shapes[network.output])
     wanted = [*(("X", str(i)) for i in range(inputs)), *(("Y", str(i)) for i in range(outputs))]
     require(sorted(DECLARATION.findall(text)) == sorted(wanted), f"the network has {inputs} inputs, {outputs} outputs")
     box = np.full(inputs, -np.inf), np.full(inputs, np.inf)
-    words = DECLARATION.sub("", text)
+    words = DECLARATION.sub(READ, text)
     for sign, index, number in BOUND.findall(words):
         _tighten_box(box, int(index), sign == ">=", number, network.dtype)
     ways: list[list[Constraint]] = [[]]
-    for statement in _expressions(BOUND.sub("", words)):
+    statements = [each for each in _expressions(BOUND.sub(READ, words)) if each != READ.strip()]
+    require(len(statements) <= 1000, "too many statements")
+    for statement in statements:
         require(len(statement) == 2 and statement[0] == "assert", "a statement that is not known")
         ways = _both(ways, _ways(statement[1]))
     return [_violation(way, box, outputs, network.dtype) for way in ways]
@@ -640,10 +666,8 @@ def _ways(formula: Any) -> list[list[Constraint]]:
             ways = _both(ways, _ways(part))
         return ways
     require(head in ("<=", ">=", "<", ">") and len(rest) == 2, f"a formula with {head} is not known")
-    require(
-        all(re.fullmatch(rf"{NUMBER}|[XY]_(0|[1-9]\d*)", str(side)) for side in rest),
-        "compare variables and numbers only",
-    )
+    known = re.compile(rf"{NUMBER}|[XY]_{PLACE}")
+    require(all(known.fullmatch(str(side)) for side in rest), "compare variables and numbers only")
     return [[(rest[0], rest[1]) if head[0] == "<" else (rest[1], rest[0])]]
 
 
@@ -666,6 +690,7 @@ def _violation(way: list[Constraint], box: tuple[Array, Array], outputs: int, dt
             rows.append(row)
             bounds.append(bound)
     require(np.isfinite(own).all(), "an input without a lower or an upper bound")
+    require(rows, "a way to violate the property that says nothing of the outputs")
     return Violation(*own, np.array(rows).reshape(-1, outputs), np.array(bounds))
 
 
@@ -734,10 +759,6 @@ def dot(a: Array, of_boxes: Array, owner: Index) -> Array:
     return a @ of_boxes[0] if len(of_boxes) == 1 else np.einsum("ij,ij->i", a, of_boxes[owner])
 
 
-def _sources(node: Affine | Relu) -> list[int]:
-    return [node.source] if isinstance(node, Relu) else [source for source, _ in node.parts]
-
-
 class Condensed:
     """A network over some boxes (n, inputs), in terms of the ReLUs that are kept.
 
@@ -763,13 +784,14 @@ class Condensed:
     ) -> None:
         self.network, self.exact, self.kept, self.slopes, self.outer = network, exact, kept, slopes, outer
         self.rho = gamma(4 * sum(map(prod, network.shapes)) + 2000)  # covers all sums over condensed networks
+        require((np.abs(lower) < network.most).all() and (np.abs(upper) < network.most).all(), "a very large input")
         self.lower, self.upper = [lower], [upper]  # per value, (boxes, size)
+        uses = sum(1 if isinstance(node, Relu) else len(node.parts) for node in network.nodes)
+        self.additions = uses + 100  # a coefficient is carried back at most so often, and added up
         self.costs: dict[int, Array] = {}  # per value, what rounding costs per unit of coefficient, (boxes, size)
         self.active: dict[int, Array] = {}  # per ReLU, 1 where it is z, 0 where it is 0 or kept
         self.layers: list[Layer] = []
         self.numbers = {position: number for number, position in enumerate(network.relus())}
-        read = [source for node in network.nodes for source in _sources(node)]
-        self.often = {source for source in read if read.count(source) > 1}  # values that several nodes read
         with np.errstate(all="ignore"):
             for position, node in enumerate(network.nodes, 1):
                 (self._relu if isinstance(node, Relu) else self._affine)(position, node)
@@ -783,7 +805,8 @@ class Condensed:
         if node.moves:
             for side in (self.lower, self.upper):
                 side.append(sum(map_.apply(side[source]) for source, map_ in node.parts))
-            self._count_sums(position, node, max(map_.back for _, map_ in node.parts))
+            back = sum(map_.back for _, map_ in node.parts)
+            self.costs[position] = gamma(back + self.additions) * self.largest(position) + TINY
             return
         boxes, terms, back, centre, error = len(self.lower[0]), 1, 0, node.constant[None], 0.0
         spread, size, weights, inputs = 0.0, node.size[None], 0.0, 0.0
@@ -806,12 +829,7 @@ class Condensed:
             high = np.minimum(high, np.maximum(self.upper[a], self.upper[b]))
         self.lower.append(low)
         self.upper.append(high)
-        self.costs[position] = error + gamma(size.shape[1] + back + len(self.network.nodes) + 100) * size
-
-    def _count_sums(self, position: int, node: Affine | Relu, back: int) -> None:
-        """Where coefficients of a source are added up, a node that rounds nothing itself takes its share of that."""
-        if back > 1 or self.often.intersection(_sources(node)):
-            self.costs[position] = gamma(back + len(self.network.nodes) + 100) * self.largest(position)
+        self.costs[position] = error + gamma(size.shape[1] + back + self.additions) * size
 
     def _relu(self, position: int, node: Relu) -> None:
         """Bound the inputs of a ReLU layer again where intervals leave them open, and keep what the proof keeps."""
@@ -841,7 +859,7 @@ class Condensed:
         self.lower[source], self.upper[source] = low, high
         self.lower.append(np.maximum(low, 0))
         self.upper.append(np.maximum(high, 0))
-        self._count_sums(position, node, 1)
+        self.costs[position] = gamma(self.additions) * self.largest(source) + TINY
 
     def _tighten(self, low: Array, high: Array, elements: Index, rows: Rows, slopes: Array | None = None) -> None:
         """Bound the unstable ones of some elements by backward passes, first on the side that may show their sign."""
@@ -861,7 +879,7 @@ class Condensed:
     def _single(self, position: int, elements: Index) -> Array | Patches:
         """Some elements of a value as functions of it; on patches if it is an image."""
         shape, number = self.network.shapes[position], np.arange(len(elements))
-        if len(shape) == 4 and shape[2] * shape[3] > 1:
+        if len(shape) == 4 and shape[0] == 1 and shape[2] * shape[3] > 1:
             channel, rest = np.divmod(elements, shape[2] * shape[3])
             values = np.zeros((len(elements), shape[1], 1, 1))
             values[number, channel] = 1
@@ -878,10 +896,10 @@ class Condensed:
             if at not in pending:
                 continue
             a, node = pending.pop(at), self.network.nodes[at - 1]
-            size, cost = np.abs(a.values if isinstance(a, Patches) else a), self.costs.get(at)
-            if cost is not None and isinstance(a, Patches):  # per channel, the largest cost of all pixels
+            size, cost = np.abs(a.values if isinstance(a, Patches) else a), self.costs[at]
+            if isinstance(a, Patches):  # per channel, the largest cost of all pixels
                 size, cost = size.sum((2, 3)), cost.reshape(boxes, a.image[0], -1).max(2)
-            result.lost += 0.0 if cost is None else cost @ size.T
+            result.lost += cost @ size.T
             if isinstance(node, Relu):
                 number = self.numbers[at]
                 kept = self.layers[number].elements
@@ -959,6 +977,7 @@ class Condensed:
 
 MAGIC, MOST_BYTES, DEEPEST, AT_ONCE = b"steadyproof 1\n", 1 << 30, 4096, 256
 LEAF, RELU, INPUT = 0, 1, 2
+MOST_SPLITS = 1 << 20  # of a tree; and the numbers that all its boxes take
 
 
 class Source:
@@ -1046,6 +1065,7 @@ class Boxes:
         require(axis < len(lower) and lower[axis] <= cut <= upper[axis], "a cut outside the box")
         below, above = upper.copy(), lower.copy()
         below[axis] = above[axis] = cut
+        require(len(self.corners) * len(lower) < 64 * MOST_SPLITS, "too many boxes")
         for part in ((lower, below), (above, upper)):
             if self.numbers.setdefault((part[0].tobytes(), part[1].tobytes()), len(self.corners)) == len(self.corners):
                 self.corners.append(part)
@@ -1059,6 +1079,8 @@ def read_tree(source: Source, boxes: Boxes, kept: int, constraints: int) -> Leav
     its sides, so that the leaves cover all that the tree is about.
     """
     kinds = source.array("u1", source.number())
+    splits = int((kinds != LEAF).sum())
+    require(len(kinds) == 2 * splits + 1 and splits <= MOST_SPLITS, "a tree whose nodes do not fit, or are too many")
     relus = iter(source.array("u4", int((kinds == RELU).sum())).tolist())
     cut = int((kinds == INPUT).sum())
     inputs, cuts = iter(source.array("u4", cut).tolist()), iter(source.array("f8", cut).tolist())
@@ -1120,6 +1142,7 @@ def bound_leaves(condensed: Condensed, rows: Rows, leaves: Leaves, table: Array)
 
 def check_region(source: Source, network: Network, violations: list[Violation], exact: bool) -> int:
     """Read and check what a proof says of the violations that share one box. Returns the number of leaves."""
+    require(sum(len(each.bound) for each in violations) <= 1000, "more constraints than rounding is counted for")
     kept, total, refined = [], 0, []
     for relu in network.relus():
         elements = np.cumsum(source.array("u4", source.number()))  # each is stored as its distance from the last one
@@ -1184,8 +1207,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Check proofs: 0 if each of them proves its property, 1 if one does not, 2 if there is nothing to check."""
     paths = [Path(word) for word in (sys.argv[1:] if words is None else words)]
     jobs = [tuple(paths)] if len(paths) == 3 else []
-    if len(paths) == 1:
-        jobs = [(paths[0] / "model.onnx", proof.with_suffix(".vnnlib"), proof) for proof in paths[0].glob("*.proof")]
+    if len(paths) == 1:  # a property without a proof is refused, too
+        names = {path.with_suffix("") for path in paths[0].iterdir() if path.suffix in (".proof", ".vnnlib")}
+        jobs = [(paths[0] / "model.onnx", name.with_suffix(".vnnlib"), name.with_suffix(".proof")) for name in names]
     if not jobs:
         sys.stdout.write(f"nothing to check\n{__doc__.split(chr(10) * 2)[1]}\n")
         return 2
@@ -1197,8 +1221,10 @@ def main(words: Sequence[str] | None = None) -> int:
                 networks[path] = read_network(path.read_bytes())
             found = check(networks[path], property_file.read_bytes(), proof.read_bytes())
             line = f"proved for {found.arithmetic} ({found.leaves} {'leaf' if found.leaves == 1 else 'leaves'})"
-        except (Refused, OSError, UnicodeDecodeError, MemoryError) as error:
+        except Refused as error:
             line, refused = f"refused: {error}", refused + 1
+        except Exception as error:  # whatever it is, nothing is proved
+            line, refused = f"refused: {type(error).__name__}: {error}", refused + 1
         sys.stdout.write(f"{proof.name}: {line}\n")
     sys.stdout.write(f"{len(jobs) - refused} of {len(jobs)} proofs are valid\n" if len(jobs) > 1 else "")
     return 1 if refused else 0
