@@ -336,7 +336,7 @@ class _Reader:
     """Turns an ONNX graph into a network, node by node. An operator or attribute that it does not know is refused."""
 
     def __init__(self, model: onnx.ModelProto, sha256: bytes) -> None:
-        graph, self.tensors, kinds = model.graph, {}, set()
+        graph, self.tensors, self.largest, kinds = model.graph, {}, 0.0, set()
         require(all(entry.domain in ("", "ai.onnx") for entry in model.opset_import), "unknown operators")
         require(not graph.sparse_initializer and not model.functions, "sparse weights and functions are not known")
         constants = [node for node in graph.node if node.op_type == "Constant"]
@@ -349,7 +349,8 @@ class _Reader:
             if array.dtype != np.int64:
                 kinds.add(array.dtype)
                 array = array.astype(np.float64)
-                require((np.abs(array) <= 2.0**66).all(), f"{name} holds what is no number, or a very large one")
+                require((np.abs(array) < LARGEST).all(), f"{name} holds what is no number, or a very large one")
+                self.largest = max(self.largest, float(np.abs(array).max(initial=0)))
             self.tensors[name] = array
         inputs = [entry for entry in graph.input if entry.name not in self.tensors]
         require(len(inputs) == 1 and len(graph.output) == 1, "the network must have one input and one output")
@@ -393,6 +394,7 @@ class _Reader:
         """Refuse factors with which a product, fused with a layer before or not, could overflow or underflow."""
         sizes = np.abs(constants)
         require(((sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**60))).all(), "extreme constants")
+        require(self.largest <= 2.0**66, "extreme weights beside products with constants")
 
     def _integers(self, tensor: Any) -> NDArray[np.int64]:
         require(isinstance(tensor, np.ndarray) and tensor.dtype == np.int64, "shapes and axes must be constants")
@@ -1207,9 +1209,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Check proofs: 0 if each of them proves its property, 1 if one does not, 2 if there is nothing to check."""
     paths = [Path(word) for word in (sys.argv[1:] if words is None else words)]
     jobs = [tuple(paths)] if len(paths) == 3 else []
-    if len(paths) == 1:  # a property without a proof is refused, too
-        names = {path.with_suffix("") for path in paths[0].iterdir() if path.suffix in (".proof", ".vnnlib")}
-        jobs = [(paths[0] / "model.onnx", name.with_suffix(".vnnlib"), name.with_suffix(".proof")) for name in names]
+    if len(paths) == 1 and paths[0].is_dir():  # a property without a proof is refused, too
+        names = {path.stem for path in paths[0].iterdir() if path.suffix in (".proof", ".vnnlib")}
+        jobs = [(paths[0] / "model.onnx", paths[0] / f"{name}.vnnlib", paths[0] / f"{name}.proof") for name in names]
     if not jobs:
         sys.stdout.write(f"nothing to check\n{__doc__.split(chr(10) * 2)[1]}\n")
         return 2
