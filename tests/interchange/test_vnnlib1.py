@@ -12,6 +12,7 @@ from places import SHARED
 from steadynet.errors import UserError
 from steadynet.interchange.vnnlib.files import read_vnnlib, write_vnnlib
 from steadynet.interchange.vnnlib.property import VnnlibProperty
+from steadynet.interchange.vnnlib.s_expressions import parse_expressions
 from steadynet.interchange.vnnlib.version1 import format_vnnlib1, parse_vnnlib1
 from vnnlib_properties import same, vnnlib_properties
 
@@ -140,3 +141,8 @@ def test_the_competitions_files(name, inputs, disjuncts, constraints):
         assert disjunct.matrix.shape == (constraints, 10)
         assert np.all(disjunct.lower <= disjunct.upper)
         assert np.all(np.sort(disjunct.matrix, 1)[:, [0, -1]] == [-1, 1])  # each compares two outputs
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_every_end_of_a_line_ends_a_comment(end):
+    assert parse_expressions(f"(or a ; comment{end} b) ; end") == [["or", "a", "b"]]

@@ -34,6 +34,9 @@ from steadynet.verification.verifiers import Verifier
 # 9: numbers of a VNN-LIB property are computed exactly, and counterexamples are judged in exact arithmetic.
 # 10: programs for HiGHS keep the weights of layers and neurons that are scaled by 10¹⁵ or 10⁻¹⁵, say.
 SOUNDNESS_VERSION = 10
+# The same for the reader of VNN-LIB files, whose fixes change the verdicts of such files only.
+# 2: a carriage return ends a comment.
+VNNLIB_VERSION = 2
 
 NEVER_AGAIN = "once-"  # the start of a key whose verdict is never used again
 
@@ -132,7 +135,7 @@ def instance_key(network: Path, property_file: Path, verifier: Verifier) -> str:
     except OSError as error:
         raise UserError(f"cannot read {property_file}: {one_line(error)}") from error
     network_bytes = load_model(network).SerializeToString(deterministic=True)
-    return _hash("instance", network_bytes, property_bytes, _verifier_hash(verifier))
+    return _hash("instance", VNNLIB_VERSION, network_bytes, property_bytes, _verifier_hash(verifier))
 
 
 def _verifier_hash(verifier: Verifier) -> str:

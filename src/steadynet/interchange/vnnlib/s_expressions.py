@@ -12,7 +12,7 @@ Expression = str | list["Expression"]
 MAX_DEPTH = 64
 MAX_TOKENS = 10_000_000  # words, brackets and comments
 # a bracket, a word with indices (VNN-LIB 2.0), a string, a word, a square bracket in the wrong place, a comment
-_TOKEN = re.compile(r'[()]|[^\s();"\[\]]+\s*\[[\d\s,]*\]|"[^"]*"|[^\s();\[\]]+|[\[\]]|;[^\n]*')
+_TOKEN = re.compile(r'[()]|[^\s();"\[\]]+\s*\[[\d\s,]*\]|"[^"]*"|[^\s();\[\]]+|[\[\]]|;[^\n\r]*')
 
 
 def parse_expressions(text: str) -> list[Expression]:
