@@ -33,8 +33,6 @@ def i8(*numbers: int) -> np.ndarray:
 def network_of(nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], shape: tuple[int, ...]) -> bytes:
     shapes = {"x": shape, "y": None}
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, sides) for name, sides in shapes.items()]
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, sides) for name, sides in (("x", shape), ("y", None))
-    ]
     tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, "odd", ends[:1], ends[1:], tensors)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
