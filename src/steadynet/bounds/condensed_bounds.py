@@ -213,6 +213,56 @@ def ascend(
     return lower(network, batch)
 
 
+def repair(
+    network: CondensedNetwork,
+    batch: Columns,
+    ascent: Ascent,
+    out_of_time: Callable[[], bool] = lambda: False,
+    wanted: float = 0.0,
+) -> Tensor:
+    """Raise the bounds of many columns that are nearly there, as :func:`ascend` does, and drop those that have arrived.
+
+    Returns:
+        The bounds (n,), with which the slopes and multipliers of the batch agree.
+    """
+    reached = batch.slopes.new_empty(len(batch))
+    active = torch.arange(len(batch), device=batch.slopes.device)
+    entries = torch.arange(len(batch.splits.beta), device=active.device)
+    part = batch.restricted(active)
+    moments = [torch.zeros_like(value) for value in (part.slopes, part.slopes, part.splits.beta, part.splits.beta)]
+    for iteration in range(ascent.iterations + 1):
+        found = lower(network, part)
+        reached[active] = found.lower
+        batch.slopes[:, active], batch.splits.beta[entries] = part.slopes, part.splits.beta
+        left = (found.lower <= wanted).nonzero().flatten()
+        if iteration == ascent.iterations or not len(left) or out_of_time():
+            break
+        if len(left) < len(active):
+            stays = torch.isin(part.splits.column, left)
+            part, found, active, entries = part.restricted(left), found.restricted(left), active[left], entries[stays]
+            moments = [moment[:, left] if moment.dim() > 1 else moment[stays] for moment in moments]
+        _climb(network, part, found, ascent, iteration, moments)
+    return reached
+
+
+def _climb(
+    network: CondensedNetwork,
+    batch: Columns,
+    found: ColumnBounds,
+    ascent: Ascent,
+    iteration: int,
+    moments: list[Tensor],
+) -> None:
+    """One step of Adam on all slopes and multipliers of a batch."""
+    on_slopes, on_multipliers = ascent_directions(network, batch, found)
+    step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
+    batch.slopes += step * (batch.upper_shift > 0)
+    torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
+    torch.maximum(batch.slopes, network.floor, out=batch.slopes)
+    batch.splits.beta += adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
+    batch.splits.beta.clamp_min_(0)
+
+
 def adam_step(gradient: Tensor, first: Tensor, second: Tensor, ascent: Ascent, iteration: int, rate: float) -> Tensor:
     """One step of Adam up a gradient, with a decaying rate; ``first`` and ``second`` are its moments."""
     scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -136,6 +137,26 @@ def _with_rows(lines: Relaxation, rows: slice, some: Relaxation) -> Relaxation:
     return result
 
 
+class ChosenNeurons(Protocol):
+    """Some neurons of a ReLU layer: a layer of a condensed network is one."""
+
+    @property
+    def position(self) -> int:
+        """The ReLU's position in the network."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole layer."""
+
+    @property
+    def elements(self) -> Tensor:
+        """The numbers of the neurons in the whole layer, (n,)."""
+
+    @property
+    def rows(self) -> slice:
+        """Their numbers among the chosen neurons of all layers."""
+
+
 class ColumnSlopes(Slopes):
     """The slopes that an ascent on a condensed network found, one column per function, for a pass over the whole one.
 
@@ -143,7 +164,7 @@ class ColumnSlopes(Slopes):
     and the slope of another one is pulled into its range.
     """
 
-    def __init__(self, columns: Tensor, layers: Sequence[CondensedLayer]) -> None:
+    def __init__(self, columns: Tensor, layers: Sequence[ChosenNeurons]) -> None:
         super().__init__()
         self.columns = columns
         self.layers = {layer.position: layer for layer in layers}

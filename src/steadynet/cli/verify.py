@@ -37,6 +37,12 @@ def _configure(parser: Parser) -> None:
         action="store_true",
         help="write a proof of every proved property into the run's folder proofs/, which steadycheck checks",
     )
+    parser.add_argument(
+        "--from-proofs",
+        metavar="FOLDER",
+        help="begin with the proofs in this folder, or of this run, of a similar network: before fine-tuning, "
+        "pruning or rounding",
+    )
     add_json(parser)
     parser.add_argument(
         "--network",
@@ -64,6 +70,8 @@ def _run(arguments: argparse.Namespace) -> None:
 def _verify_run(arguments: argparse.Namespace) -> None:
     from steadynet.cli.display.terminal import console, progress_bar
     from steadynet.cli.display.verification import follow_verification, show_verification
+    from steadynet.verification.proofs.earlier import EarlierProofs
+    from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 
     verification = _verification(arguments)
     try:
@@ -79,6 +87,10 @@ def _verify_run(arguments: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n")
     else:
         show_verification(result)
+        if isinstance(verification.verifier, BranchAndBound) and isinstance(
+            verification.verifier.earlier, EarlierProofs
+        ):
+            console.print(verification.verifier.earlier.described(), soft_wrap=True, markup=False)
         if verification.proofs is not None:
             proved = sum(radius.verdicts.unsat for radius in result.radii)
             console.print(verification.proofs.described(proved), soft_wrap=True, markup=False)
@@ -112,6 +124,7 @@ def _verification(arguments: argparse.Namespace) -> RunVerification:
     import torch
 
     from steadynet.devices import DEVICES, pick_device
+    from steadynet.verification.proofs.earlier import EarlierProofs, beginning_with
     from steadynet.verification.proofs.folder import ProofFolder, require_steadycheck
     from steadynet.verification.run import RunVerification
     from steadynet.verification.verifiers import make_verifier
@@ -122,6 +135,8 @@ def _verification(arguments: argparse.Namespace) -> RunVerification:
     device = pick_device(arguments.device, DEVICES)
     use_threads(arguments)
     chosen = select(arguments)
+    if arguments.from_proofs:
+        verifier = beginning_with(verifier, EarlierProofs(Path(arguments.from_proofs)))
     torch.manual_seed(0)
     proofs = ProofFolder(chosen.trained.run.proofs) if arguments.proofs else None
     return RunVerification(

@@ -41,6 +41,7 @@ class DecidedBy(str, Enum):
     OPTIMISED_SLOPES = "optimised slopes"
     INPUT_SPLITTING = "halved boxes"
     RELU_SPLITTING = "branch and bound"
+    EARLIER_PROOF = "earlier proof"  # the parts of another network's proof, all of them bounded again on this one
     LINEAR_PROGRAM = "linear program"
     MILP_ATTACK = "mixed-integer program"  # branch_and_bound's search for a counterexample by a MILP solver
     MILP = "milp"  # the verifier of that name

@@ -22,6 +22,7 @@ from steadynet.regions import BoxRegion, LinearRegion
 from steadynet.runs.progress import ProgressBar
 from steadynet.training.notation import parse_radius, written_radius
 from steadynet.verification.given import given_images, given_network, in_precision_of
+from steadynet.verification.proofs.earlier import EarlierProofs, beginning_with
 from steadynet.verification.proofs.folder import ProofFolder
 from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import Properties, Result, Verdict
@@ -42,6 +43,7 @@ def verify(
     region: BoxRegion | LinearRegion | None = None,
     claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
+    from_proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> Results: ...
@@ -56,6 +58,7 @@ def verify(
     region: None = None,
     claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
+    from_proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> dict[float, Results]: ...
@@ -69,6 +72,7 @@ def verify(
     region: BoxRegion | LinearRegion | None = None,
     claim: AnyClaim | None = None,
     proofs: str | Path | None = None,
+    from_proofs: str | Path | None = None,
     progress: bool | None = None,
     **settings: object,
 ) -> Results | dict[float, Results]:
@@ -88,6 +92,8 @@ def verify(
         claim: Another claim than that the label stays: see :mod:`steadynet.claims`.
         proofs: A folder for proofs of the proved properties, with the network as ``model.onnx``. ``steadycheck`` checks
             them. Only for ``eps``, without a ``claim``.
+        from_proofs: A folder of proofs of another network with the same ReLU layers, or a run that has one: searches
+            begin with them. That saves time where the network was changed a little, and changes no verdict's meaning.
         progress: Whether to show a progress bar. Unless given, notebooks show one.
         **settings: Settings of that verifier, for example ``timeout=10``.
 
@@ -118,6 +124,8 @@ def verify(
     pixels, numbers = in_precision_of(network, pixels).to(device), numbers.to(device)
     chosen = make_verifier(verifier, settings)
     folder = None
+    if from_proofs is not None:
+        chosen = beginning_with(chosen, EarlierProofs(Path(from_proofs)))
     if proofs is not None:
         if claim is not None or region is not None:
             raise UserError("proofs are written for ε-boxes and labels only: leave out proofs, or claim and region")

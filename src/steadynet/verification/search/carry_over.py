@@ -6,7 +6,7 @@ consists of are a good start there: together they are everything, and most of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
+from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.condensed_part import Part
 
@@ -44,17 +45,20 @@ class PartGroup:
         place, sign = _places(self.layers, network)
         known, numbers, signs = place >= 0, place.tolist(), sign.tolist()
         fresh = network.lines.lower_slope[:, 0].half()
-        found, empty = [], []
+        kept, empty = list[Part](), list[Part]()
         for part in self.parts:
-            pairs = list(zip(part.neurons, part.signs, part.betas, strict=True))
-            if any(signs[neuron] == -side for neuron, side, _ in pairs):
-                empty.append(part)
-                continue
+            sides = zip(part.neurons, part.signs, strict=True)
+            (empty if any(signs[neuron] == -side for neuron, side in sides) else kept).append(part)
+        own = [row for row, part in enumerate(kept) if len(part.slopes)]
+        slopes = fresh.repeat(len(kept), 1)  # one row per part
+        if own:
+            slopes[torch.tensor(own)[:, None], place[known]] = torch.stack([kept[row].slopes for row in own])[:, known]
+        found = []
+        for row, part in enumerate(kept):
+            pairs = zip(part.neurons, part.signs, part.betas, strict=True)
             left = [(numbers[neuron], side, beta) for neuron, side, beta in pairs if numbers[neuron] >= 0]
-            neurons, sides, betas = zip(*left, strict=True) if left else ((), (), ())
-            slopes = fresh.clone()
-            slopes[place[known]] = part.slopes[known]
-            found.append(Part(part.margin, -torch.inf, neurons, sides, betas, slopes))
+            neurons, held, betas = zip(*left, strict=True) if left else ((), (), ())
+            found.append(Part(part.margin, -torch.inf, neurons, held, betas, slopes[row]))
         return found, PartGroup(self.layers, tuple(empty))
 
 
@@ -75,19 +79,58 @@ def _places(layers: Sequence[Neurons], network: CondensedNetwork) -> tuple[Tenso
     return torch.cat(places), torch.cat(signs)
 
 
+@dataclass(frozen=True)
+class EarlierProof:
+    """The proof of the same property of another network, with ReLU layers of the same sizes.
+
+    Attributes:
+        layers: the neurons that it speaks of.
+        parts: per margin, its subproblems: together they are everything.
+        refined: per position of a layer, the slopes behind its refined bounds (:mod:`refinement_by_slopes`).
+    """
+
+    layers: tuple[NumberedNeurons, ...]
+    parts: Mapping[int, tuple[Part, ...]]
+    refined: Mapping[int, Tensor]
+
+    def groups(self) -> dict[int, tuple[PartGroup, ...]]:
+        """The subproblems of each margin, to begin a search with."""
+        layers = tuple(Neurons(layer.position, layer.elements) for layer in self.layers)
+        return {margin: (PartGroup(layers, parts),) for margin, parts in self.parts.items()}
+
+
 @dataclass
 class CarryOver:
     """What is known of one property from searches in other boxes. It must never meet another network or label.
+
+    Or else it holds the proof of the same property of another network. Then it takes nothing from a search.
 
     Attributes:
         bounds: bounds of the inputs of ReLUs and maxima, by position, (1, *shape) each.
         bounds_hold_in: the box in which they hold.
         parts: per margin, subproblems that together are the whole margin, whatever the box is.
+        earlier: reads the proof of another network, once its ReLU layers are known; None if there is none.
+        is_rest: whether ``parts`` are what a search in the same box left open, all other parts being proved.
     """
 
     bounds: dict[int, Interval] = field(default_factory=dict)
     bounds_hold_in: Interval | None = None
     parts: dict[int, tuple[PartGroup, ...]] = field(default_factory=dict)
+    earlier: Callable[[BoundedNetwork], EarlierProof | None] | None = None
+    is_rest: bool = False
+
+    def earlier_proof(self, network: BoundedNetwork) -> EarlierProof | None:
+        """The proof of another network, read now; None if there is none that fits."""
+        return None if self.earlier is None else self.earlier(network)
+
+    def go_on_with(self, network: CondensedNetwork, parts: Sequence[Part]) -> None:
+        """Keep the parts that a search left open, for the next search in the same box."""
+        layers = tuple(Neurons(layer.position, layer.elements) for layer in network.layers)
+        margins = {part.margin for part in parts}
+        self.is_rest = True
+        self.parts = {
+            margin: (PartGroup(layers, tuple(part for part in parts if part.margin == margin)),) for margin in margins
+        }
 
     def known_in(self, box: Interval) -> dict[int, Interval]:
         """The bounds that hold in a box; none if they are of a box that does not contain it."""
@@ -103,7 +146,8 @@ class CarryOver:
     def keep_bounds(self, network: BoundedNetwork, index: int) -> None:
         """Keep the bounds of one property's inner neurons, for smaller boxes. The first ones of a box are kept."""
         box, held = box_of(network.box, index), self.bounds_hold_in
-        if held is not None and is_inside(box, held) and is_inside(held, box):
+        same = held is not None and is_inside(box, held) and is_inside(held, box)
+        if self.earlier is not None or same:
             return
         self.bounds = {position: box_of(known, index) for position, known in network.bounds.items()}
         self.bounds_hold_in = box
@@ -112,7 +156,7 @@ class CarryOver:
         self, network: CondensedNetwork, parts: Sequence[Part], empty: Mapping[int, tuple[PartGroup, ...]]
     ) -> None:
         """Keep the subproblems of a proof, for larger boxes: those proved, and those that were empty from the start."""
-        if len(parts) * (2 * network.neurons + 512) > MOST_BYTES:
+        if self.earlier is not None or len(parts) * (2 * network.neurons + 512) > MOST_BYTES:
             return
         layers = tuple(Neurons(layer.position, layer.elements) for layer in network.layers)
         for margin in {part.margin for part in parts} | empty.keys():

@@ -17,7 +17,7 @@ class Part:
         neurons: the split ReLUs of the condensed network.
         signs: the side that each is held on.
         betas: the multiplier of each.
-        slopes: (neurons,), the slopes that its parent ended with, in half precision.
+        slopes: (neurons,), the slopes that its parent ended with, in half precision; none for default ones.
         tried: whether a pass over the whole network has failed to prove it with slopes of its own.
     """
 

@@ -43,11 +43,11 @@ def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> Sear
     """
     if not state.batch.budget.condense or has_maxima(state.batch.graph):
         return state
-    condensed, lower = set(), state.lower.clone()
+    condensed, lower = set(state.condensed), state.lower.clone()
     kept: dict[int, CondensedNetwork] = {}
     slopes = dict(state.slopes)
     room = KEPT_ENTRIES
-    for index in sorted(decisions.open):
+    for index in sorted(decisions.open - state.condensed):
         network = _condensed(state, index, decisions.out_of_time([index]), MOST_ENTRIES)
         decisions.charge([index])
         if network is not None and index in decisions.open:

@@ -17,7 +17,16 @@ from torch import Tensor
 
 from steadynet.bounds.backward import LowerBound, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at, whole_query
+from steadynet.bounds.condensed_bounds import (
+    ColumnBounds,
+    Columns,
+    SplitColumns,
+    ascend,
+    margins_at,
+    repair,
+    whole_query,
+)
+from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.precision import in_float64
 from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.search.branching import SIGNS
@@ -42,6 +51,7 @@ MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond 
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
 LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
 ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
+REPAIR = Ascent(iterations=8, slope_rate=0.2, multiplier_rate=0.1)  # of parts that another network's proof left
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
@@ -84,7 +94,9 @@ class CondensedSplitting:
         self.proof: list[Part] = []  # the proved parts, for the search in the next box
         self.empty: dict[int, tuple[PartGroup, ...]] = {}  # per margin, parts that are empty in this box
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
-            if decisions.hints:
+            if decisions.hints and carried is not None and carried.is_rest:
+                decisions.hints[index].go_on(margin)
+            elif decisions.hints:
                 decisions.hints[index].begin(state.batch.graph, margin)
             self._push(self._first_parts(margin))
 
@@ -92,8 +104,8 @@ class CondensedSplitting:
         """The whole margin; or the parts that proved it in another box."""
         left = None if self.carried is None else self.carried.start(margin, self.network)
         if left is not None:
-            self.has_split = True
             parts, self.empty[margin] = left
+            self.has_split |= len(parts) != 1 or bool(parts[0].neurons)
             return parts
         slopes = self._condensed_slopes(self.state.slopes.get((self.index, margin), {}))
         return [Part(margin, float(self.state.lower[self.index, margin]), (), (), (), slopes)]
@@ -134,6 +146,34 @@ class CondensedSplitting:
             decisions.charge([self.index])
         if self.carried is not None and self.decisions.verdicts.get(self.index) is Verdict.UNSAT:
             self.carried.keep_proof(self.network, self.proof, self.empty)
+
+    def prove_first_parts(self) -> None:
+        """Bound all parts with the slopes and multipliers that they have, or nearly these; queue what is not proved."""
+        parts = [entry[2] for entry in self.open]
+        self.open, left = [], list[Part]()
+        for start in range(0, len(parts), self.state.batch.budget.batch):
+            some = parts[start : start + self.state.batch.budget.batch]
+            if self.decisions.out_of_time([self.index])():
+                left += some
+                continue
+            self.decisions.subproblems[self.index] += sum(bool(part.neurons) for part in some)
+            columns, out_of_time = self._columns(some), self.decisions.out_of_time([self.index])
+            bounds = repair(self.network, columns, REPAIR, out_of_time, self.rounding)
+            some = _with_results(some, columns, bounds)
+            promising = self._promising(bounds)
+            likely = [part for part, is_promising in zip(some, promising, strict=True) if is_promising]
+            proved = iter(self._proved(likely))
+            left += [part for part, row in zip(some, promising, strict=True) if not (row and next(proved))]
+        self.batches += 1  # what comes now is no root
+        self._push(left)
+
+    def open_parts(self) -> list[Part]:
+        """The parts that are not proved."""
+        return [part for _, _, part in self.open]
+
+    def open_margins(self) -> set[int]:
+        """The margins that have such parts."""
+        return {part.margin for part in self.open_parts()}
 
     def root_slopes(self) -> dict[tuple[int, int], dict[int, Tensor]]:
         """The optimised slopes of the whole margins, per property and margin: a start for another search."""
@@ -240,7 +280,7 @@ class CondensedSplitting:
         return (bound > 0).tolist()
 
     def _keep(self, part: Part) -> None:
-        if self.carried is not None:
+        if self.carried is not None and self.carried.earlier is None:
             self.proof.append(part)
 
     def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:

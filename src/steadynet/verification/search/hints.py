@@ -12,6 +12,7 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedLayer
+from steadynet.bounds.condensed_refinement import ChosenNeurons
 from steadynet.graph.graph import Graph
 from steadynet.verification.search.subproblem import Split
 
@@ -60,7 +61,7 @@ class ProofHints:
     leaves: dict[int, list[LeafHint]] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
     rounds: dict[int, int] = field(default_factory=dict)
-    layers: tuple[CondensedLayer, ...] = ()
+    layers: tuple[ChosenNeurons, ...] = ()
     refined: dict[int, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
     margin: float | None = None
     unstable: list[Tensor] = field(default_factory=list)
@@ -77,6 +78,10 @@ class ProofHints:
         """Forget the leaves of a margin: its search begins anew."""
         self.relus = tuple(graph.relus)
         self.leaves[margin] = []
+        self.go_on(margin)
+
+    def go_on(self, margin: int) -> None:
+        """Another search goes on with what the last one left of a margin."""
         self.rounds[margin] = self.rounds.get(margin, 0) + 1
 
     def leaf(self, margin: int, splits: Sequence[Split], slopes: Mapping[int, Tensor]) -> None:
@@ -97,7 +102,7 @@ class ProofHints:
         ]
         self.leaves.setdefault(margin, []).append(LeafHint(tuple(held), known))
 
-    def refinement(self, layers: Sequence[CondensedLayer], number: int, bounds: Tensor, slopes: Tensor) -> None:
+    def refinement(self, layers: Sequence[ChosenNeurons], number: int, bounds: Tensor, slopes: Tensor) -> None:
         """Note the slopes behind refined bounds of a layer of a condensed network."""
         self.layers = tuple(layers)
         self.refined.setdefault(number, []).append((bounds, slopes.half()))

@@ -14,6 +14,7 @@ from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.condensed_search import look_condensed, split_condensed
 from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.earlier_proofs import begin_with_earlier_proofs
 from steadynet.verification.search.input_splitting import split_inputs
 from steadynet.verification.search.milp_attack import attack_by_milp
 from steadynet.verification.search.program_splitting import MOST_INPUTS, split_by_programs
@@ -107,7 +108,10 @@ def _run_stages(batch: PropertyBatch, decisions: Decisions) -> None:
         state = bound_margins(batch, decisions)
     if state is None or not decisions.open:
         return
-    first_attack(state, decisions)  # proves nothing, so the fastest convolutions will do
+    with plain_convolutions():
+        state = begin_with_earlier_proofs(state, decisions)
+    if decisions.open:
+        first_attack(state, decisions)  # proves nothing, so the fastest convolutions will do
     with plain_convolutions():
         for stage in STAGES:
             if decisions.open:

@@ -45,6 +45,7 @@ class BranchAndBound(Verifier):
         "wall", "how seconds are counted: as time passes, or as time of the processor, summed over its threads"
     )
 
+    earlier: Callable[[Properties], Sequence[CarryOver]] | None = None  # no setting: starts from earlier proofs
     hints: bool = False  # no setting: whether results carry hints for a proof, which changes no verdict
 
     def verify(
@@ -61,6 +62,8 @@ class BranchAndBound(Verifier):
             carried: One record per property. What searches in other boxes around the same image left there is used
                 here, and what this search learns is left there. They must be of the same network, labels and settings.
         """
+        if self.earlier is not None and not carried:
+            carried = self.earlier(properties)
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
         budget = Budget(
             self.timeout, self.attack_steps, self.restarts, self.batch, memory, now, self.condense, self.programs,

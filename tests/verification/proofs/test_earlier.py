@@ -1,0 +1,207 @@
+"""Searches that begin with the proofs of another network: they say what is true, whatever the proofs are worth."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from steadynet import verify
+from steadynet.bounds.condensed import condense
+from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower, repair
+from steadynet.bounds.crown import propagate
+from steadynet.bounds.optimised import Ascent
+from steadynet.bounds.refinement_by_slopes import NumberedNeurons, refined_by_slopes
+from steadynet.errors import UserError
+from steadynet.graph.operations import Interval
+from steadynet.graph.rounding import Arithmetic, Execution
+from steadynet.graph.translate import graph_of
+from steadynet.verification.proofs.earlier import EarlierProofs, beginning_with
+from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
+from steadynet.verification.verifiers import make_verifier
+
+INPUTS, RADII = 144, (0.04, 0.06)  # more inputs than are halved; radii at which ReLUs are split
+
+
+def network(seed: int, width: int = 20) -> nn.Sequential:
+    torch.manual_seed(seed)
+    made = nn.Sequential(
+        nn.Flatten(), nn.Linear(INPUTS, 24), nn.ReLU(), nn.Linear(24, width), nn.ReLU(), nn.Linear(width, 3)
+    ).requires_grad_(False)
+    for layer, factor in ((1, 3), (3, 2), (5, 2)):
+        made[layer].weight *= factor
+    return made
+
+
+def changed(model: nn.Sequential, share: float) -> nn.Sequential:
+    """The network with every weight changed by a random share of its layer's size."""
+    torch.manual_seed(5)
+    other = copy.deepcopy(model)
+    for weight in other.parameters():
+        weight.add_(share * weight.abs().mean() * torch.randn_like(weight))
+    return other
+
+
+def decide(model, images, labels, eps, earlier):
+    verifier = beginning_with(make_verifier("branch_and_bound", {"timeout": 20.0, "clock": "cpu"}), earlier)
+    return verifier(Properties.around(model, images, labels, eps))
+
+
+@pytest.fixture(scope="module")
+def proved(tmp_path_factory):
+    """Networks, images, labels and folders with proofs of what is true at several radii, most of them with splits."""
+    found = []
+    for seed in range(3):
+        model, folder = network(seed), tmp_path_factory.mktemp(f"seed{seed}")
+        images = torch.rand(3, 1, 12, 12)
+        labels, results = model(images).argmax(1), []
+        for eps in RADII:
+            results += verify(model, images, labels, eps, proofs=folder, timeout=20)
+        assert any(one.verdict is Verdict.UNSAT and one.decided_by != DecidedBy.CROWN for one in results)
+        found.append((model, images, labels, folder))
+    return found
+
+
+def test_the_same_network_needs_no_search(proved):
+    split = 0
+    for model, images, labels, folder in proved:
+        for eps in RADII:
+            again = decide(model, images, labels, eps, EarlierProofs(folder))
+            for one in verify(model, images, labels, eps):
+                split += one.verdict is Verdict.UNSAT and one.subproblems > 0
+            for one in again:
+                if one.verdict is Verdict.UNSAT:
+                    assert one.decided_by in (DecidedBy.CROWN, DecidedBy.EARLIER_PROOF)
+                    assert one.margin > 0
+    assert split > 1
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share):
+    verdicts = set()
+    for model, images, labels, folder in proved:
+        other = changed(model, share)
+        properties = Properties.around(other, images, labels, RADII[0])
+        ours = decide(other, images, labels, RADII[0], EarlierProofs(folder))
+        for index, (one, fresh) in enumerate(zip(ours, verify(other, images, labels, RADII[0]), strict=True)):
+            assert one.verdict is fresh.verdict
+            assert one.verdict is not Verdict.SAT or is_counterexample(properties, index, one.counterexample)
+            verdicts.add(one.verdict)
+    assert Verdict.UNSAT in verdicts
+    assert share < 0.5 or Verdict.SAT in verdicts
+
+
+def test_a_changed_network_gets_the_verdict_of_an_exact_solver(proved):
+    model, images, labels, folder = proved[1]
+    other = changed(model, 0.1)
+    (one,) = decide(other, images[1:2], labels[1:2], RADII[0], EarlierProofs(folder))
+    (exact,) = make_verifier("milp", {})(Properties.around(other, images[1:2], labels[1:2], RADII[0]))
+    assert one.verdict is exact.verdict
+
+
+def test_a_proof_is_found_by_what_it_says_not_by_its_name(proved, tmp_path):
+    model, images, labels, folder = proved[0]
+    (tmp_path / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
+    for number, proof in enumerate(sorted(folder.glob("*.proof"))):
+        (tmp_path / f"{number}.proof").write_bytes(proof.read_bytes())
+        text = proof.with_suffix(".vnnlib").read_text()
+        (tmp_path / f"{number}.vnnlib").write_text("; another text, which says the same\n" + text)
+    named, renamed = EarlierProofs(folder), EarlierProofs(tmp_path)
+    for eps in RADII:
+        decide(model, images, labels, eps, named)
+        decide(model, images, labels, eps, renamed)
+    assert named.used == renamed.used > 0
+
+    others = EarlierProofs(folder)  # proofs of these boxes, but of other labels
+    decide(model, images, (labels + 1) % 3, RADII[0], others)
+    assert others.used == 0
+
+
+def test_another_architecture_is_searched_as_usual(proved):
+    _, images, _, folder = proved[0]
+    other, earlier = network(7, width=21), EarlierProofs(folder)
+    labels = other(images).argmax(1)
+    results = decide(other, images, labels, RADII[1], earlier)
+    fresh = verify(other, images, labels, RADII[1])
+    assert [one.verdict for one in results] == [one.verdict for one in fresh]
+    assert earlier.used == 0
+    assert "other ReLU layers" in earlier.described()
+
+
+def test_damaged_proofs_are_passed_over(proved, tmp_path):
+    model, images, labels, folder = proved[0]
+    for file in folder.iterdir():
+        content = file.read_bytes()
+        (tmp_path / file.name).write_bytes(content[:-9] if file.suffix == ".proof" else content)
+    earlier = EarlierProofs(tmp_path)
+    results = decide(model, images, labels, RADII[0], earlier)
+    assert [one.verdict for one in results] == [one.verdict for one in verify(model, images, labels, RADII[0])]
+    assert earlier.used == 0
+
+
+def test_what_cannot_be_used_is_refused_in_one_line(proved, tmp_path):
+    model, images, labels, folder = proved[0]
+    with pytest.raises(UserError, match="there are no proofs in"):
+        verify(model, images, labels, 0.1, from_proofs=tmp_path)
+    with pytest.raises(UserError, match="earlier proofs help branch_and_bound only"):
+        verify(model, images, labels, 0.1, verifier="milp", from_proofs=folder)
+
+
+def test_proofs_of_a_search_from_proofs_are_valid(proved, tmp_path):
+    import steadycheck
+
+    model, images, labels, folder = proved[0]
+    other = changed(model, 0.05)
+    results = verify(other, images, labels, RADII[0], from_proofs=folder, proofs=tmp_path)
+    written = list(tmp_path.glob("*.proof"))
+    assert len(written) == sum(one.verdict is Verdict.UNSAT for one in results) > 0
+    assert steadycheck.main([str(tmp_path)]) == 0
+
+
+@pytest.fixture(scope="module")
+def bounded():
+    model = network(0)
+    image = torch.rand(1, 1, 12, 12)
+    box = Interval((image - 0.05).clamp(0, 1), (image + 0.05).clamp(0, 1))
+    execution = Execution(Arithmetic.FLOAT32, torch.float32)
+    whole, _ = propagate(graph_of(model, (1, 12, 12)), box, 1 << 28, execution=execution)
+    return model, whole
+
+
+def test_bounds_from_any_slopes_hold(bounded):
+    model, whole = bounded
+    torch.manual_seed(0)
+    first, second = whole.graph.relus
+    layers = (
+        NumberedNeurons(first, (24,), torch.arange(24), slice(0, 24)),
+        NumberedNeurons(second, (20,), torch.arange(20), slice(24, 44)),
+    )
+    points = whole.box.lower + torch.rand(500, 1, 12, 12) * (whole.box.upper - whole.box.lower)
+    values = model[:4](points)
+    for _ in range(5):
+        better = refined_by_slopes(whole, layers, {second: torch.rand(2, 20, 24)}).bounds[second]
+        assert (better.lower >= whole.bounds[second].lower).all()
+        assert (better.lower <= values.min(0).values).all()
+        assert (better.upper >= values.max(0).values).all()
+
+
+def test_a_repair_says_what_its_slopes_give(bounded):
+    _, whole = bounded
+    condensed = condense(whole, torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]]), 1 << 28)
+    torch.manual_seed(0)
+    count = 12
+    columns = torch.arange(count)
+    splits = SplitColumns(
+        torch.randint(condensed.neurons, (count,)), columns, torch.randint(2, (count,)) * 2.0 - 1, torch.rand(count)
+    )
+    batch = Columns.of(condensed, columns % 2, torch.rand(condensed.neurons, count), splits)
+    before = lower(condensed, batch).lower
+    wanted = float(before.median())
+    reached = repair(condensed, batch, Ascent(iterations=6, slope_rate=0.1), wanted=wanted)
+    torch.testing.assert_close(reached, lower(condensed, batch).lower)
+    torch.testing.assert_close(reached[before > wanted], before[before > wanted])
+    assert (reached > wanted).sum() > (before > wanted).sum()
+    assert (batch.splits.beta >= 0).all()
+    assert ((batch.slopes >= 0) & (batch.slopes <= 1)).all()
