@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from steadynet.cli import (
+    aptp,
     cross_check,
     data,
     demo,
@@ -64,6 +65,7 @@ STAGES: dict[str, dict[str, Command]] = {
         "cross-check": cross_check.COMMAND,
         "export": export.COMMAND,
         "vnncomp": vnncomp.COMMAND,
+        "aptp": aptp.COMMAND,
         "self-test": self_test.COMMAND,
     },
     "3. report": {"report": report.COMMAND, "view": view.COMMAND, "publish": publish.COMMAND},
