@@ -40,6 +40,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+VERSION = "0.1.0"
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Shape = tuple[int, ...]

@@ -285,7 +285,7 @@ def test_the_json_file_holds_what_the_record_holds(folder):
     found = evidence()
     content = json.loads(Path("report/evidence.json").read_text())
     assert content["networks"][0]["properties"][0]["proved"] == 4
-    assert content["format"] == 2
+    assert content["format"] == 3
     assert content["self_tests"][0]["families"] == [
         {"family": "monotone", "tried": 9, "right": 8, "undecided": 1, "not_supported": 0, "wrong": 0}
     ]

@@ -11,7 +11,7 @@ from steadynet.files import read_record, write_record
 from steadynet.report.intervals import Interval
 from steadynet.verification.self_test.record import SelfTestRecord
 
-FORMAT = 2  # raised when a field changes its meaning
+FORMAT = 3  # raised when a field changes its meaning
 NOT_STATED = "not stated"
 
 
@@ -60,7 +60,10 @@ class GuaranteeEvidence:
 
 @dataclass(frozen=True)
 class DecidedProperty:
-    """The verdict on one image, as ``verdicts.csv`` or ``regions.csv`` holds it."""
+    """The verdict on one image, as ``verdicts.csv`` or ``regions.csv`` holds it.
+
+    ``proof`` says whether the proof file with the hash ``proof_sha256`` was checked; both are empty if there is none.
+    """
 
     image: int
     label: int
@@ -74,6 +77,8 @@ class DecidedProperty:
     counterexample: str
     counterexample_sha256: str
     key: str
+    proof: str = ""
+    proof_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ class PropertyEvidence:
         verdicts: The verdict on each image.
         verifier: The verifier that decided.
         settings: Its settings, as ``verdicts.csv`` writes them.
+        checked_proofs: How many of the proved images have a proof file that ``steadycheck`` has just accepted.
+        other_proofs: How many more have a proof file that does not count: refused, stale or not checked.
     """
 
     name: str
@@ -117,6 +124,8 @@ class PropertyEvidence:
     verdicts: tuple[DecidedProperty, ...]
     verifier: str
     settings: str
+    checked_proofs: int = 0
+    other_proofs: int = 0
 
     @property
     def images(self) -> int:

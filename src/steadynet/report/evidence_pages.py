@@ -192,6 +192,17 @@ def _arithmetic(evidence: Evidence) -> Iterator[Block]:
         header = ("property", "verdicts", "verdict", "arithmetic", "meaning")
         yield Table(header, rows, (0.11, 0.10, 0.10, 0.19, 0.50))
     yield Text(texts.GUARANTEES)
+    for _, entry in _properties(evidence):
+        yield Text(_proof_files(entry))
+
+
+def _proof_files(entry: PropertyEvidence) -> str:
+    """How many proofs an independent program has checked."""
+    if not entry.checked_proofs and not entry.other_proofs:
+        return f"{entry.name}: no proof files (steadynet verify --proofs writes them)."
+    line = f"{entry.name}: steadycheck, an independent program, has checked and accepted the proof files of "
+    line += f"{entry.checked_proofs} of {entry.proved} proved images."
+    return line + (f" {entry.other_proofs} more do not count." if entry.other_proofs else "")
 
 
 def _self_tests(evidence: Evidence) -> Iterator[Block]:

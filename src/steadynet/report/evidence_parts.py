@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -15,6 +15,7 @@ from steadynet.report.intervals import clopper_pearson
 from steadynet.runs.directory import RunDirectory
 from steadynet.verification.asked import Asked
 from steadynet.verification.guarantees import count_guarantees, describe_guarantee
+from steadynet.verification.proofs.of_run import StoredProof
 from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.region_table import RegionRow
 from steadynet.verification.stored_verifier import as_typed
@@ -67,9 +68,19 @@ def sample_of(source: str, test: Images, positions: Sequence[int], classes: int)
 
 
 def property_evidence(
-    name: str, folder: RunDirectory, eps: float | None, asked: Asked, rows: Sequence[Row | RegionRow], sample: Sample
+    name: str,
+    folder: RunDirectory,
+    eps: float | None,
+    asked: Asked,
+    rows: Sequence[Row | RegionRow],
+    sample: Sample,
+    proofs: Mapping[int, StoredProof] | None = None,
 ) -> PropertyEvidence:
-    """Count the verdicts on a property. ``eps`` is None if it is about another region, or another claim."""
+    """Count the verdicts on a property. ``eps`` is None if it is about another region, or another claim.
+
+    ``proofs`` are the proof files that there are, by image.
+    """
+    proofs = proofs or {}
     counts = VerdictCounts.of(row.verdict for row in rows)
     because = {"timeout": counts.timeout, "unknown": counts.unknown, "error": counts.error}
     statement = IN_REGION.format(region=asked.region_in_words(), claim=asked.claim_in_words())
@@ -97,13 +108,15 @@ def property_evidence(
             )
             for entry in count_guarantees(rows)
         ),
-        verdicts=tuple(_decided(folder, row) for row in rows),
+        verdicts=tuple(_decided(folder, row, proofs.get(row.index)) for row in rows),
         verifier=rows[-1].verifier,
         settings=rows[-1].settings,
+        checked_proofs=sum(proof.is_checked for proof in proofs.values()),
+        other_proofs=sum(not proof.is_checked for proof in proofs.values()),
     )
 
 
-def _decided(folder: RunDirectory, row: Row | RegionRow) -> DecidedProperty:
+def _decided(folder: RunDirectory, row: Row | RegionRow, proof: StoredProof | None) -> DecidedProperty:
     return DecidedProperty(
         image=row.index,
         label=row.label,
@@ -117,4 +130,6 @@ def _decided(folder: RunDirectory, row: Row | RegionRow) -> DecidedProperty:
         counterexample=row.counterexample,
         counterexample_sha256=file_hash(folder.path / row.counterexample) if row.counterexample else "",
         key=row.key,
+        proof="" if proof is None else proof.described(),
+        proof_sha256="" if proof is None else proof.sha256,
     )

@@ -10,10 +10,12 @@ from torch import Tensor
 
 from steadynet.errors import UserError, one_line
 from steadynet.networks.evaluation_mode import evaluation_mode
+from steadynet.report.data_sets import load_here
 from steadynet.report.pictures import Pictures, PictureShape
 from steadynet.report.records import Experiment, Run
 from steadynet.runs.trained import load_trained
 from steadynet.verification.guarantees import describe_guarantee
+from steadynet.verification.proofs.of_run import proofs_of
 from steadynet.verification.properties import Verdict
 from steadynet.verification.verdicts import Row
 
@@ -49,6 +51,7 @@ class GalleryProperty:
     reason: str
     guarantee: str  # what the verdict rests on, in words
     picture: int | None
+    proof: str = ""  # whether its proof was checked, in words; empty if there is none
     difference: str | None = None  # as ``Counterexample`` stores it; None if the image itself is the counterexample
     predicted: int | None = None  # the class that the network gives the counterexample
 
@@ -112,7 +115,24 @@ def _properties(run: Run, number: int, pictures: Pictures) -> list[GalleryProper
     except (UserError, OSError) as error:
         pictures.notes.append(f"The predicted classes of counterexamples are not known: {one_line(error)}.")
         predicted = {}
-    return [replace(shown, predicted=predicted.get(place)) for place, shown in enumerate(properties)]
+    proofs = _proofs(run, pictures)
+    return [
+        replace(shown, predicted=predicted.get(place), proof=proofs.get((shown.eps, shown.index), ""))
+        for place, shown in enumerate(properties)
+    ]
+
+
+def _proofs(run: Run, pictures: Pictures) -> dict[tuple[float, int], str]:
+    """What is known of the proof of each property that has one."""
+    if not run.folder.proofs.is_dir() or not run.folder.weights.is_file() or not run.verdicts:
+        return {}
+    try:
+        test = load_here(run.verdicts[-1].data).test
+        found = proofs_of(load_trained(run.folder.path), test, run.verdicts)
+    except (UserError, OSError) as error:
+        pictures.notes.append(f"Proofs were not checked: {one_line(error)}.")
+        return {}
+    return {place: proof.described() for place, proof in found.items()}
 
 
 def _property(row: Row, run: int, picture: int | None) -> GalleryProperty:

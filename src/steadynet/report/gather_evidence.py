@@ -24,6 +24,7 @@ from steadynet.report.records import Run
 from steadynet.runs.directory import RunDirectory
 from steadynet.runs.trained import TrainedNetwork, load_trained
 from steadynet.verification.asked import Asked
+from steadynet.verification.proofs.of_run import proofs_of
 from steadynet.verification.properties import Properties, Verdict, is_counterexample
 from steadynet.verification.radius_table import read_radii
 from steadynet.verification.region_table import read_regions
@@ -115,7 +116,8 @@ def _in_boxes(trained: TrainedNetwork, run: Run, names: Names) -> Iterator[Prope
         _check_rows(trained, test, eps, rows, verifier)
     for eps, rows in by_radius.items():
         sample = sample_of(last.data, test, [row.index for row in rows], trained.config.input.classes)
-        yield property_evidence(names.property(), run.folder, eps, Asked("eps", as_typed(eps)), rows, sample)
+        proofs = {image: proof for (_, image), proof in proofs_of(trained, test, rows).items()}
+        yield property_evidence(names.property(), run.folder, eps, Asked("eps", as_typed(eps)), rows, sample, proofs)
 
 
 def _sources(run: Run) -> list[str]:

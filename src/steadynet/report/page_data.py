@@ -162,6 +162,7 @@ def _gallery_as_json(gallery: Gallery) -> JsonObject:
             "decidedBy": [entry.decided_by for entry in shown],
             "reason": [entry.reason for entry in shown],
             "guarantee": [guarantees.index(entry.guarantee) for entry in shown],
+            "proof": [entry.proof for entry in shown],
             "picture": [entry.picture for entry in shown],
             "difference": [entry.difference for entry in shown],
             "predicted": [entry.predicted for entry in shown],

@@ -124,6 +124,7 @@ function cardView(number) {
     ["stable neurons", stable === null ? "–" : `${(100 * stable).toFixed(1)} %`],
     ["decided by", columns.decidedBy[number]],
     ["meaning", GALLERY.guarantees[columns.guarantee[number]]],
+    ["proof", columns.proof[number]],
   ];
   return make("article", { class: "card" },
     make("div", {}, make("b", {}, `image ${columns.index[number]} `), verdictBadge(verdict)),
