@@ -50,8 +50,8 @@ class Radius:
     counterexample: Tensor | None = field(default=None, repr=False)
     seconds: float = 0.0
     open_at: float | None = None
-    arithmetic: Arithmetic | None = None
-    guarantee: Guarantee | None = None
+    arithmetic: Arithmetic | None = field(default=None, repr=False)
+    guarantee: Guarantee | None = field(default=None, repr=False)
 
     def described(self) -> str:
         """Say it in words."""
