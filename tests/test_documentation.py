@@ -17,6 +17,7 @@ from steadynet.data.digits import Digits
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
 PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
 WITH_CODE = [page for page in PAGES if any(block.is_run for block in blocks(page))]
+FOLDERS = ("src", "tests", "checker")  # with the files that the map of the house names
 
 
 @pytest.mark.parametrize("page", WITH_CODE)
@@ -64,7 +65,7 @@ def test_links_lead_somewhere(page):
 
 def test_the_map_of_the_house_is_right():
     text = page_text("CONTRIBUTING.md")
-    files = [path.relative_to(ROOT).as_posix() for folder in ("src", "tests") for path in (ROOT / folder).rglob("*.py")]
+    files = [path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
     named = set(re.findall(r"`([\w/]+\.py)`", text))
     assert len(named) > 30
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in files)] == []
