@@ -100,6 +100,8 @@ def get_network(results: Path, name: str, out: Path) -> RunDirectory:
         UserError: There is no such network, ``out`` is not empty, or the weights are not those that were published.
     """
     known = networks_in(results)
+    if not known:
+        raise UserError(f"{results} holds results, but no network with its weights yet")
     if name not in known:
         raise UnknownNameError("published network", name, known)
     source, copy = known[name].run, RunDirectory(out)
