@@ -13,6 +13,7 @@ from steadynet.attacks.region import InputRegion
 from steadynet.attacks.schedule import StepSchedule
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.input_gradient import fast_input_gradient
+from steadynet.networks.layer_chain import LayerChain
 
 StepRule = Literal["sign", "gradient"]
 
@@ -54,22 +55,50 @@ def descend(
     >>> descend(lambda points: points.sum(1), region, region.upper, steps=10, step_size=0.1)
     tensor([[0.3000, 0.3000]])
     """
+
+    def gradient(points: Tensor) -> Tensor:
+        points.requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(objective(points).sum(), points)[0]
+
+    sizes = step_size if isinstance(step_size, Sequence) else [step_size] * steps
+    lengths = [size * (1 - step / steps if shrink else 1) for step, size in enumerate(sizes[:steps])]
+    with fast_input_gradient(start.device, relu):
+        return follow(gradient, region, start, StepSchedule(tuple(lengths), momentum), rule, stop)
+
+
+def follow(
+    gradient_at: Callable[[Tensor], Tensor],
+    region: InputRegion,
+    start: Tensor,
+    schedule: StepSchedule,
+    rule: StepRule = "sign",
+    stop: Callable[[], bool] = lambda: False,
+) -> Tensor:
+    """Take the steps of :func:`descend` along a gradient that is known.
+
+    Args:
+        gradient_at: A function from points (batch, *image) to the gradient of the objective there.
+        region: Where the points must stay.
+        start: The points to begin with, (batch, *image).
+        schedule: The length of each step, and the momentum.
+        rule: Whether a step follows the sign of the gradient or the gradient itself.
+        stop: Called before each step; the descent ends when it returns True.
+
+    Returns:
+        The last points, (batch, *image).
+    """
     points = start.detach()
     kept: Tensor | float = 0.0
-    with fast_input_gradient(points.device, relu):
-        for step in range(steps):
-            if stop():
-                break
-            points.requires_grad_()
-            with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(objective(points).sum(), points)
-            if momentum:
-                norm = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
-                kept = gradient = gradient / norm.view(-1, *[1] * (gradient.dim() - 1)) + momentum * kept
-            move = gradient.sign() if rule == "sign" else gradient
-            size = step_size[step] if isinstance(step_size, Sequence) else step_size
-            length = size * (1 - step / steps if shrink else 1)
-            points = region.project(points.detach().sub(move, alpha=length))
+    for length in schedule.lengths:
+        if stop():
+            break
+        gradient = gradient_at(points)
+        if schedule.momentum:
+            norm = gradient.abs().flatten(1).mean(1).clamp_min(1e-12)
+            kept = gradient = gradient / norm.view(-1, *[1] * (gradient.dim() - 1)) + schedule.momentum * kept
+        move = gradient.sign() if rule == "sign" else gradient
+        points = region.project(points.detach().sub(move, alpha=length))
     return points
 
 
@@ -92,14 +121,45 @@ def maximise_cross_entropy(
     Returns:
         The last points, (batch, *image).
     """
-    return descend(
-        lambda points: -F.cross_entropy(network(points), labels, reduction="none"),
-        region,
-        start,
-        steps=len(schedule.lengths),
-        step_size=schedule.lengths,
-        momentum=schedule.momentum,
-    )
+    return increase_divergence(network, lambda logits: F.one_hot(labels, logits.shape[1]), region, start, schedule)
+
+
+def increase_divergence(
+    network: nn.Module,
+    target: Callable[[Tensor], Tensor],
+    region: InputRegion,
+    start: Tensor,
+    schedule: StepSchedule,
+) -> Tensor:
+    """Find points of the region whose probabilities q = softmax(f(x')) are far from given ones, p.
+
+    It raises −Σ p log q: the cross-entropy if p is a label, and the divergence KL(p ‖ q) up to a constant.
+
+    Args:
+        network: The network, in evaluation mode.
+        target: A function from logits, whose shape it may need, to p, (batch, classes).
+        region: Where the points must stay.
+        start: The points to begin with, (batch, *image).
+        schedule: The lengths of the steps.
+
+    Returns:
+        The last points, (batch, *image).
+    """
+    chain = LayerChain.of(network, start)
+    if chain is None:
+
+        def log_likelihood(points: Tensor) -> Tensor:
+            logits = network(points)
+            return (target(logits) * F.log_softmax(logits, 1)).sum(1)
+
+        lengths = schedule.lengths
+        return descend(log_likelihood, region, start, steps=len(lengths), step_size=lengths, momentum=schedule.momentum)
+
+    def gradient(points: Tensor) -> Tensor:
+        passed = chain.forward(points)
+        return chain.input_gradient(passed, target(passed.logits) - F.softmax(passed.logits, 1))
+
+    return follow(gradient, region, start, schedule)
 
 
 def misclassified(network: nn.Module, points: Tensor, labels: Tensor) -> Tensor:

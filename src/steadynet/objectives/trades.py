@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.attacks.pgd import descend
+from steadynet.attacks.pgd import increase_divergence
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.objectives.adversarial import AttackingObjective
 from steadynet.objectives.base import Batch
@@ -40,15 +40,14 @@ class Trades(AttackingObjective):
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the cross-entropy of the clean images, and the weighted divergence."""
         region, schedule = batch.region(self.clip), self.schedule(batch.radius)
-        clean = batch.clean_in_evaluation.logits.detach()
+        clean = F.softmax(batch.clean_in_evaluation.logits.detach(), 1)
         with evaluation_mode(batch.network):  # the attack: steps up KL(p(x) ‖ p(x')), from close to x
-            points = descend(
-                lambda moved: -kl_divergence(clean, batch.network(moved)),
+            points = increase_divergence(
+                batch.network,
+                lambda logits: clean,
                 region,
                 region.project(batch.images + START_NOISE * torch.randn_like(batch.images)),
-                steps=len(schedule.lengths),
-                step_size=schedule.lengths,
-                momentum=schedule.momentum,
+                schedule,
             )
         divergence = kl_divergence(batch.clean.logits, batch.network(points)).mean()
         return {
