@@ -115,8 +115,8 @@ def _line(slope: Tensor, piece: Piece, turned: Tensor, units: Units, dtype: torc
     """Lines below f, or above f where the pieces are ``turned``, in the precision of a backward pass.
 
     The slope is rounded first, and the shift belongs to the rounded slope. It is moved outward so far that no rounding,
-    here or where a pass multiplies and adds it up, makes the line cross f. (That a pass rounds coefficient · slope, too,
-    is counted where it is counted for ReLUs: at the value before.)
+    here or where a pass multiplies and adds it up, makes the line cross f. (A pass rounds coefficient · slope: this
+    is counted where it is counted for ReLUs, at the value before.)
 
     Args:
         slope: slopes of lines of tanh, in float64.
