@@ -198,6 +198,28 @@ def test_splitting_sigmoids_proves_what_bounds_alone_do_not(monkeypatch):
     assert DecidedBy.RELU_SPLITTING in [result.decided_by for result in results if result.verdict is Verdict.UNSAT]
 
 
+def test_stages_for_piecewise_linear_networks_are_skipped(monkeypatch):
+    """Condensed networks, both kinds of programs, leaves and earlier proofs never see a sigmoid; the others do."""
+
+    def never(*arguments, **settings):
+        raise AssertionError("a stage for piecewise linear networks was entered")
+
+    for name in (
+        "condensed_search.condense",
+        "program_splitting.condense",
+        "earlier_proofs.condense",
+        "milp_attack.MilpModel",
+        "leaf_settler.settle",
+    ):
+        monkeypatch.setattr(f"steadynet.verification.search.{name}", never)
+    monkeypatch.setattr("steadynet.verification.search.input_splitting.MOST_INPUTS", 0)
+    for kind in ("dense", "mixed", "pooled"):
+        network = networks(1, 5.0)[kind]
+        images = torch.rand(2, 1, 4, 4)
+        results = verify(network, images, network(images).argmax(1), 0.2, timeout=1)
+        assert all(result.verdict is not Verdict.ERROR for result in results), [result.reason for result in results]
+
+
 def test_a_margin_that_is_always_zero_is_not_proved():
     """Two classes are computed by two copies of the same layers; whatever is split, the margin stays zero."""
     torch.manual_seed(0)
