@@ -116,6 +116,9 @@ ON_FEATURES = {
         written(lambda net, x: net.norm(net.a(x).view(-1, 2, 2)).flatten(1), norm=nn.BatchNorm1d(2))
     ),
     "ReLU6": written(lambda net, x: F.relu6(net.b(net.act(9 * net.a(x)))), act=nn.ReLU6()),
+    "sigmoid": written(lambda net, x: F.sigmoid(net.b(net.act(net.a(x)))).sigmoid_(), act=nn.Sigmoid()),
+    "tanh": written(lambda net, x: torch.tanh(net.b(F.tanh(net.act(net.a(x)).tanh()))), act=nn.Tanh()),
+    "logistic": written(lambda net, x: torch.special.expit(net.a(x).sigmoid()) + torch.sigmoid(x).tanh_()),
     "hard tanh": written(lambda net, x: F.hardtanh(net.b(net.act(x)), -0.2, 0.3), act=nn.Hardtanh(-0.5, 0.25)),
     "clamp": written(lambda net, x: torch.clamp(net.a(x), -0.1, 0.4) + net.b(x).clip(max=0.2) - x.clamp(min=-0.3)),
     "clamp on one side": written(lambda net, x: net.a(x).clamp_min(0.1) + torch.clamp_max(input=net.b(x), max=0)),
@@ -162,8 +165,8 @@ def viewed_then_changed(net, x):
 
 
 REFUSED = {
-    "sigmoid (layer 'sigmoid')": written(lambda net, x: net.a(x).sigmoid()),
-    "Tanh (layer 'act')": written(lambda net, x: net.act(net.a(x)), act=nn.Tanh()),
+    "softplus (layer 'softplus')": written(lambda net, x: F.softplus(net.a(x))),
+    "GELU (layer 'act')": written(lambda net, x: net.act(net.a(x)), act=nn.GELU()),
     "neg (layer 'neg')": written(lambda net, x: -x),
     "a product or quotient of data (layer 'mul')": written(lambda net, x: net.a(x) * x),
     "a constant divided by data (layer 'truediv')": written(lambda net, x: 1 / x),

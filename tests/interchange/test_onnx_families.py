@@ -186,7 +186,7 @@ def test_a_family_is_read_and_bounded(family, old, tmp_path):
             assert bool(((bounds.lower <= outputs + 1e-4) & (outputs <= bounds.upper + 1e-4)).all())
 
 
-@pytest.mark.parametrize("kind", ["Sigmoid", "Tanh", "Softmax", "Erf", "Pow"])
+@pytest.mark.parametrize("kind", ["Softplus", "Softsign", "Softmax", "Erf", "Pow"])
 def test_what_is_out_of_scope_is_named(kind, tmp_path):
     layers = Layers()
     layers.add("Gemm", weights(4, 4), weights(4), name="first")

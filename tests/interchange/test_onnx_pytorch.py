@@ -35,6 +35,8 @@ NETWORKS = {
     ),
     "residual": (residual(), (1, 6, 6)),
     "clamp": (Written(lambda net, x: net.a(x).clamp(-0.1, 0.3) - x[:, :5].clamp(min=0.1), a=nn.Linear(6, 5)), (6,)),
+    "sigmoid": (nn.Sequential(nn.Linear(6, 6), nn.Sigmoid(), nn.Linear(6, 3)), (6,)),
+    "tanh": (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3)), (1, 4, 4)),
     "hard tanh": (nn.Sequential(nn.Linear(6, 6), nn.Hardtanh(-0.2, 0.4), nn.Linear(6, 3)), (6,)),
     "slice": (Written(lambda net, x: net.a(x[:, 1:4]) + x[:, -3:], a=nn.Linear(3, 3)), (6,)),
     "select": (Written(lambda net, x: net.a(x[:, 0]).flatten(1), a=nn.Linear(4, 5)), COLOUR),

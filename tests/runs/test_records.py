@@ -148,7 +148,7 @@ def test_evaluate_refuses_weights_that_are_no_numbers(value):
         evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), 0.1)
 
 
-def test_a_network_that_intervals_do_not_support_has_no_stable_share():
+def test_a_network_without_relus_has_no_stable_share():
     network = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 2))
     found = evaluate(network, Images(torch.rand(2, 3), torch.tensor([0, 1])), [0.1, 0.2], pgd_steps=1)
     assert [row.stable_share_ibp for row in found.radii] == [None, None]

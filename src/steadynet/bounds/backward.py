@@ -12,23 +12,33 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions
-from steadynet.bounds.patches import Matrices, transposed_on_patches
+from steadynet.bounds.patches import Matrices
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room, sum_of_negatives
+from steadynet.bounds.s_shaped_lines import SShapedLines
+from steadynet.bounds.substitution import (
+    held,
+    through_convolution_on_patches,
+    through_maximum,
+    through_scale_on_patches,
+)
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
+from steadynet.graph.s_shaped import SShaped
 
 
 @dataclass(frozen=True)
 class BoundedNetwork:
     """One network over the input boxes of some properties, with bounds of every ReLU's input.
 
+    What is said of ReLUs holds for sigmoids and tanhs as well, unless the two are told apart.
+
     Attributes:
         graph: the network.
         shapes: the shape of every value of the graph, without the batch axis.
         box: the input boxes, (properties, \\*shape of the input).
-        bounds: the interval of the input of each ReLU and each maximum, by its position in the graph.
+        bounds: the interval of the input of each ReLU, sigmoid, tanh and maximum, by its position in the graph.
         relax: how a ReLU is enclosed; CROWN's lines unless told otherwise.
         rounding: how the network and a pass round; None for bounds that are no proofs, as in training.
         matrices: a cache of convolutions on patches as matrices.
@@ -57,23 +67,33 @@ class BoundedNetwork:
         """The bounds of the ReLU inputs, in the order of the graph."""
         return [self.bounds[relu] for relu in self.graph.relus]
 
-    def relaxed(self, up_to: int | None = None, drawn: dict[int, Relaxation] | None = None) -> RelaxedNetwork:
+    def relaxed(self, up_to: int | None = None, drawn: Drawn | None = None) -> RelaxedNetwork:
         """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
 
         Args:
             up_to: the last position whose lines are needed.
             drawn: lines of ReLUs with the same bounds that were drawn before; the others are added to it.
         """
-        lines, drawn = {}, {} if drawn is None else drawn
-        for relu in self.graph.relus:
-            if up_to is None or relu <= up_to:
-                operation = self.graph.producer(relu).operation
-                assert isinstance(operation, ReLU)
-                if relu not in drawn:
-                    drawn[relu] = self.relax(self.bounds[relu], operation.slope)
-                lines[relu] = drawn[relu]
+        drawn = Drawn() if drawn is None else drawn
+        wanted = [position for position in self.graph.activations if up_to is None or position <= up_to]
+        for position in wanted:
+            operation, bounds = self.graph.producer(position).operation, self.bounds[position]
+            if isinstance(operation, ReLU) and position not in drawn.relus:
+                drawn.relus[position] = self.relax(bounds, operation.slope)
+            elif isinstance(operation, SShaped) and position not in drawn.curves:
+                drawn.curves[position] = SShapedLines.around(bounds, operation.units)
+        relus = {position: lines for position, lines in drawn.relus.items() if position in wanted}
+        curves = {position: lines for position, lines in drawn.curves.items() if position in wanted}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
-        return RelaxedNetwork(self, lines, errors)
+        return RelaxedNetwork(self, relus, errors, curves)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Lines that were drawn already, by position: those of ReLUs, and those of sigmoids and tanhs."""
+
+    relus: dict[int, Relaxation] = field(default_factory=dict)
+    curves: dict[int, SShapedLines] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,7 +106,8 @@ class BoundQuery:
         owner: (n,), the property of each function; None if function i belongs to property i.
         slopes: lower slopes per function; None for those of the relaxation.
         multipliers: β · sign of split ReLUs per position. They are taken off the coefficients of the ReLU's input z,
-            which keeps the bound valid wherever sign · z ≥ 0 (weak duality).
+            which keeps the bound valid wherever sign · z ≥ 0 (weak duality). A multiplier m of a sigmoid's or tanh's
+            input speaks of its bounds: of z ≥ l where m > 0, and of z ≤ u where m < 0.
     """
 
     position: int
@@ -152,11 +173,12 @@ class Trail:
 
 @dataclass(frozen=True)
 class RelaxedNetwork:
-    """A bounded network whose ReLUs are replaced by their two lines."""
+    """A bounded network whose ReLUs are replaced by their two lines, and so are its sigmoids and tanhs (curves)."""
 
     network: BoundedNetwork
     relaxations: Mapping[int, Relaxation]
     errors: PassErrors | None = None
+    curves: Mapping[int, SShapedLines] = field(default_factory=dict)
 
     def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
         """Bound each function from below over the box of its property.
@@ -176,7 +198,7 @@ class RelaxedNetwork:
             if position not in pending:
                 continue
             functions = pending.pop(position)
-            if trail is not None and position in self.relaxations:
+            if trail is not None and (position in self.relaxations or position in self.curves):
                 trail.behind[position] = functions.whole(self.network.shapes[position]).coefficients
             error = error + self._error(position, functions, query)
             parts, added = self._substitute(position, functions, query)
@@ -220,16 +242,36 @@ class RelaxedNetwork:
         operation, sources = node.operation, [network.shapes[source] for source in node.inputs]
         if isinstance(operation, ReLU):
             return _through_relu(position, functions, query, self.relaxations[position], self.errors is not None)
+        if isinstance(operation, SShaped):
+            return self._through_curves(position, functions, query)
         if functions.patch is not None and isinstance(operation, Convolution) and operation.groups == 1:
-            part = _through_convolution_on_patches(functions, operation, sources[0], network.matrices)
+            part = through_convolution_on_patches(functions, operation, sources[0], network.matrices)
             return [part], operation.constant(functions.coefficients, self._sums_in)
         if functions.patch is not None and isinstance(operation, Scale):
-            return _through_scale_on_patches(functions, operation, sources[0], self._sums_in)
+            return through_scale_on_patches(functions, operation, sources[0], self._sums_in)
         whole = functions.whole(network.shapes[position])
         if isinstance(operation, MaxPool):
-            return _through_maximum(whole, query.owner, operation, network.bounds[position], self._sums_in)
+            return through_maximum(whole, query.owner, operation, network.bounds[position], self._sums_in)
         parts = operation.backward(whole.coefficients, sources)
         return [LinearFunctions(part) for part in parts], operation.constant(whole.coefficients, self._sums_in)
+
+    def _through_curves(
+        self, position: int, functions: LinearFunctions, query: BoundQuery
+    ) -> tuple[list[LinearFunctions], Tensor]:
+        """Each coefficient takes the line that it needs around its sigmoid or tanh."""
+        lines, coefficients = self.curves[position], functions.coefficients
+        if query.slopes is None or lines.movable is None:
+            line = lines.needed(functions, query.owner)
+        else:
+            share = query.slopes.shares(position, functions, query.owner, lines.movable)
+            line = lines.movable.lines(functions, query.owner, share)
+        added = (coefficients * line.shift).flatten(1).sum(1, dtype=self._sums_in)
+        carried = coefficients * line.slope
+        if query.multipliers and position in query.multipliers:
+            multipliers = query.multipliers[position]
+            carried = carried - multipliers
+            added = added + held(multipliers, self.network.bounds[position], query.owner)
+        return [functions.with_coefficients(carried)], added
 
     def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None, trail: Trail | None) -> Tensor:
         """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
@@ -261,48 +303,3 @@ def _through_relu(
     if query.multipliers and position in query.multipliers:
         coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
     return [functions.with_coefficients(coefficients)], added
-
-
-def _through_maximum(
-    functions: LinearFunctions, owner: Tensor | None, operation: MaxPool, bounds: Interval, sums_in: torch.dtype
-) -> tuple[list[LinearFunctions], Tensor]:
-    """A maximum is at least its best candidate, and at most the largest upper bound (exact if one candidate wins)."""
-    shape = bounds.lower.shape[1:]
-    best, slot = operation.candidates(bounds.lower).max(2, keepdim=True)
-    upper = operation.candidates(bounds.upper)
-    ceiling = upper.amax(2)
-    wins = (best >= upper.scatter(2, slot, -torch.inf)).all(2)  # no other candidate rises above its lower bound
-    pixels = torch.arange(shape[1] * shape[2], dtype=torch.float64, device=slot.device).view(1, 1, *shape[1:])
-    where = operation.candidates(pixels).long().expand(*slot.shape[:2], -1, -1, -1).gather(2, slot).squeeze(2)
-    chosen = where if owner is None else where[owner]
-    wins, ceiling = (tensor if owner is None else tensor[owner] for tensor in (wins, ceiling))
-    positive, negative = functions.coefficients.clamp_min(0), functions.coefficients.clamp_max(0)
-    carried = (positive + torch.where(wins, negative, 0.0)).flatten(2)
-    result = torch.zeros(len(carried), shape[0], shape[1] * shape[2], dtype=carried.dtype, device=carried.device)
-    result = result.scatter_add(2, chosen.flatten(2), carried)
-    added = torch.where(wins, 0.0, negative * ceiling).flatten(1).sum(1, dtype=sums_in)
-    return [LinearFunctions(result.view(len(result), *shape))], added
-
-
-def _through_convolution_on_patches(
-    functions: LinearFunctions, operation: Convolution, shape: Shape, matrices: Matrices
-) -> LinearFunctions:
-    assert functions.patch is not None
-    assert functions.cells is not None
-    patch = functions.patch.behind(operation)
-    coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
-    coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
-    result = LinearFunctions(coefficients, patch, functions.cells)
-    return result.whole(shape) if patch.covers(shape) else result
-
-
-def _through_scale_on_patches(
-    functions: LinearFunctions, operation: Scale, shape: Shape, sums_in: torch.dtype
-) -> tuple[list[LinearFunctions], Tensor]:
-    assert functions.cells is not None
-    factor, shift = (
-        functions.gather(value.expand(shape)[None], torch.zeros_like(functions.cells))
-        for value in (operation.factor, operation.shift)
-    )
-    added = (functions.coefficients * shift).flatten(1).sum(1, dtype=sums_in)
-    return [functions.with_coefficients(functions.coefficients * factor)], added

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Drawn
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.patches import Patch
@@ -22,6 +22,7 @@ from steadynet.graph.operations import Convolution, Dense, Interval, Operation, 
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.graph.rounding import Execution
+from steadynet.graph.s_shaped import SShaped
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
@@ -99,16 +100,14 @@ def propagate(
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
     knowledge = [Knowledge.BOX]  # per value: what its interval says
-    drawn: dict[int, Relaxation] = {}  # the lines of the ReLUs so far, whose bounds do not change any more
+    drawn = Drawn()  # the lines of the ReLUs so far, whose bounds do not change any more
     for position, node in graph.numbered():
-        nonlinear = isinstance(node.operation, (ReLU, MaxPool))
-        if nonlinear:
+        if isinstance(node.operation, NONLINEAR):
             source = node.inputs[0]
             if known:
                 values[source] = _intersection(values[source], known[position])
             if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
-                maxima, unstable = isinstance(node.operation, MaxPool), values[source].unstable()
-                wanted = torch.ones_like(unstable) if maxima else unstable
+                wanted = worth_bounding(node.operation, values[source])
                 signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
                 values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time, signs, drawn)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
@@ -122,6 +121,20 @@ def propagate(
         values.append(value)
         knowledge.append(Knowledge.behind(node.operation, [knowledge[source] for source in node.inputs]))
     return bounded, values
+
+
+NONLINEAR = (ReLU, SShaped, MaxPool)
+_FLAT = 1e-6  # of its height: if a sigmoid or tanh rises by less in its bounds, tighter bounds gain nothing
+
+
+def worth_bounding(operation: Operation, bounds: Interval) -> Tensor:
+    """Where tighter bounds of an operation's input may help, a mask: not where a ReLU is stable, or a sigmoid flat."""
+    if isinstance(operation, ReLU):
+        return bounds.unstable()
+    if isinstance(operation, SShaped):
+        lower, upper = (operation.apply(side) for side in bounds)
+        return ~(upper - lower < _FLAT * operation.units.height)
+    return torch.ones_like(bounds.lower, dtype=torch.bool)
 
 
 def _intersection(one: Interval, other: Interval) -> Interval:
@@ -138,7 +151,7 @@ def tightened(
     memory: int,
     out_of_time: Callable[[], bool] = lambda: False,
     signs: SignsFirst | None = None,
-    drawn: dict[int, Relaxation] | None = None,
+    drawn: Drawn | None = None,
 ) -> Interval:
     """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter.
 
@@ -196,7 +209,7 @@ class SignsFirst(NamedTuple):
         operation = graph.producer(position).operation
         if not isinstance(operation, ReLU) or operation.slope:
             return None
-        nonlinear = [place for place, node in graph.numbered() if isinstance(node.operation, (ReLU, MaxPool))]
+        nonlinear = [place for place, node in graph.numbered() if isinstance(node.operation, NONLINEAR)]
         return cls(at_centre > 0, position == nonlinear[-1])
 
     def still_wanted(self, first: Interval) -> Tensor:
@@ -263,7 +276,7 @@ def _widest(bounded: BoundedNetwork, position: int) -> int:
     widest = 1
     while position > 0:
         node = bounded.graph.producer(position)
-        if not isinstance(node.operation, (ReLU, Scale)):
+        if not isinstance(node.operation, (ReLU, SShaped, Scale)):
             convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1
             patch = patch.behind(node.operation) if patch and isinstance(node.operation, Convolution) else None
             patch = patch if convolution else None

@@ -6,14 +6,14 @@ Every iterate is a valid bound, so each function keeps the best one seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail, rounded_down
-from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, sharpened, tightened
+from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, sharpened, tightened, worth_bounding
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.relaxation import Slopes
@@ -37,23 +37,27 @@ class Splits:
 
     Entry k of ``index[position]`` = (rows, elements) says that function rows[k] splits element elements[k] of that
     ReLU layer. ``sign`` is +1 where the input is held ≥ 0 and −1 where it is held ≤ 0; ``beta`` ≥ 0 is its multiplier.
+    The input of a sigmoid or tanh is held on one side of ``at`` instead of 0, and may be held from both sides.
     """
 
     index: dict[int, tuple[Tensor, Tensor]]
     sign: dict[int, Tensor]
     beta: dict[int, Tensor]
+    at: dict[int, Tensor] = field(default_factory=dict)
 
     def restricted(self, rows: Tensor) -> Splits:
         """The splits of some functions, numbered anew."""
         place = {int(row): number for number, row in enumerate(rows.tolist())}
-        index, sign, beta = {}, {}, {}
+        index, sign, beta, at = {}, {}, {}, {}
         for position, (row, element) in self.index.items():
             keep = torch.isin(row, rows)
             if bool(keep.any()):
                 renumbered = torch.tensor([place[old] for old in row[keep].tolist()], device=row.device)
                 index[position] = (renumbered, element[keep])
                 sign[position], beta[position] = self.sign[position][keep], self.beta[position].detach()[keep]
-        return Splits(index, sign, beta)
+                if position in self.at:
+                    at[position] = self.at[position][keep]
+        return Splits(index, sign, beta, at)
 
     def multipliers(self, functions: int, bounded: BoundedNetwork) -> Mapping[int, Tensor] | None:
         """β · sign where a ReLU is split and 0 elsewhere, as a backward pass takes them; None without splits."""
@@ -63,7 +67,8 @@ class Splits:
         for position, (row, element) in self.index.items():
             shape = torch.Size((functions, *bounded.shapes[position]))
             flat = self.beta[position].new_zeros(functions, shape[1:].numel())
-            result[position] = flat.index_put((row, element), self.beta[position] * self.sign[position]).view(shape)
+            values = self.beta[position] * self.sign[position]
+            result[position] = flat.index_put((row, element), values, accumulate=True).view(shape)
         return result
 
 
@@ -182,12 +187,12 @@ def refined(
     bounded: BoundedNetwork, ascent: Ascent, memory: int = MEMORY, out_of_time: Callable[[], bool] = lambda: False
 ) -> BoundedNetwork:
     """The network with tighter bounds of every ReLU that lies behind another ReLU, from the first layer to the last."""
-    for relu in bounded.graph.relus[1:]:
-        source, known = bounded.graph.source(relu), bounded.bounds[relu]
-        unstable = known.unstable()
-        if bool(unstable.any()) and not out_of_time():
-            better = _optimised(bounded, source, known, unstable, ascent, memory, out_of_time)
-            bounded = replace(bounded, bounds={**bounded.bounds, relu: better})
+    for position in bounded.graph.activations[1:]:
+        source, known = bounded.graph.source(position), bounded.bounds[position]
+        wanted = worth_bounding(bounded.graph.producer(position).operation, known)
+        if bool(wanted.any()) and not out_of_time():
+            better = _optimised(bounded, source, known, wanted, ascent, memory, out_of_time)
+            bounded = replace(bounded, bounds={**bounded.bounds, position: better})
     return bounded
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.s_shaped_lines import MovableLines
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import LONG_SUM, underflow_unit, unit_roundoff
 
@@ -72,7 +73,9 @@ class Slopes:
     """Slopes α of the lower lines that an optimiser moves, one set per linear function.
 
     Every α between the ReLU's two slopes gives a valid lower line. A stable neuron has one slope only: there
-    ``smallest`` and ``largest`` meet. Keys are the positions of the ReLUs in the graph.
+    ``smallest`` and ``largest`` meet. Keys are the positions of the ReLUs in the graph. Where a sigmoid or tanh stands,
+    α says where the slope lies between the smallest (0) and the largest (1) that are worth taking, for the line that
+    the function needs there.
     """
 
     values: dict[int, Tensor] = field(default_factory=dict)
@@ -93,6 +96,15 @@ class Slopes:
             self.largest[position] = torch.where(unstable, 1.0, fixed)
             start = self.values[position].to(fixed) if position in self.values else fixed
             start = torch.minimum(torch.maximum(start, self.smallest[position]), self.largest[position])
+            self.values[position] = start.detach().clone().requires_grad_(torch.is_grad_enabled())
+        return self.values[position]
+
+    def shares(self, position: int, functions: LinearFunctions, owner: Tensor | None, lines: MovableLines) -> Tensor:
+        """Where the slopes of one layer of sigmoids or tanhs lie; at their usual place when it is first asked for."""
+        if position not in self.largest:
+            usual = lines.start(functions, owner)
+            self.smallest[position], self.largest[position] = torch.zeros_like(usual), torch.ones_like(usual)
+            start = self.values[position].to(usual).clamp(0, 1) if position in self.values else usual
             self.values[position] = start.detach().clone().requires_grad_(torch.is_grad_enabled())
         return self.values[position]
 

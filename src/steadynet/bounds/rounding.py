@@ -38,6 +38,7 @@ from steadynet.graph.rounding import (
     underflow_unit,
     unit_roundoff,
 )
+from steadynet.graph.s_shaped import SShaped
 
 _SLOPES_AND_SPLITS = 8  # roundings of a coefficient at a ReLU: slopes, their difference, products, sum, multiplier
 
@@ -151,7 +152,7 @@ class RoundingRecorder:
 
     def __init__(self, graph: Graph, execution: Execution, box: Interval) -> None:
         self._uses = Counter(source for node in graph.nodes for source in node.inputs)
-        self._before_relu = {graph.source(relu) for relu in graph.relus}
+        self._before_activation = {graph.source(position) for position in graph.activations}
         # A number below the smallest normal one has few digits or none: what is added makes up for that.
         self._least = underflow_unit(execution.dtype) / unit_roundoff(execution.dtype)
         self._totals = [_total(box)]
@@ -173,10 +174,10 @@ class RoundingRecorder:
             underflow = underflow + sums.size.flatten(1).sum(1, dtype=torch.float64)
         longest = max(self.rounding.longest, 2 * len(self._uses) + value.lower[0].numel())
         values = dict(self.rounding.values)
-        if sums is not None or additions or position in self._before_relu:
+        if sums is not None or additions or position in self._before_activation:
             size = _seen_by_a_pass(node.operation, sums, largest, value, additions)
             terms, constants = (0, 0) if sums is None else (sums.terms, sums.constants)
-            split = _per_channel(largest[0]) if isinstance(node.operation, ReLU) and additions else None
+            split = _per_channel(largest[0]) if isinstance(node.operation, (ReLU, SShaped)) and additions else None
             values[position] = ValueRounding(Rounding(_per_channel(size), terms, transposed, constants), read, split)
         self.rounding = NetworkRounding(self.rounding.execution, underflow, longest, values)
         return value
@@ -198,6 +199,8 @@ def _seen_by_a_pass(
     """|coefficients| · |inputs| for each unit of coefficient of the value: what roundings of a pass are relative to."""
     if isinstance(operation, ReLU) and (sums is None or additions):
         return largest[0]
+    if isinstance(operation, SShaped) and sums is not None and additions:  # its lines have slopes up to 1
+        return torch.maximum(sums.size, largest[0])
     return value.largest() if sums is None else sums.size
 
 

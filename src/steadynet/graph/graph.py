@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from steadynet.graph.operations import Interval, Operation, ReLU
+from steadynet.graph.s_shaped import SShaped
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,16 @@ class Graph:
     def relus(self) -> list[int]:
         """The positions of the values that ReLUs compute, in order."""
         return [position for position, node in self.numbered() if isinstance(node.operation, ReLU)]
+
+    @property
+    def s_shaped(self) -> list[int]:
+        """The positions of the values that sigmoids and tanhs compute, in order."""
+        return [position for position, node in self.numbered() if isinstance(node.operation, SShaped)]
+
+    @property
+    def activations(self) -> list[int]:
+        """The positions of the values that ReLUs, sigmoids and tanhs compute, in order."""
+        return sorted((*self.relus, *self.s_shaped))
 
     def numbered(self) -> Iterator[tuple[int, Node]]:
         """Iterate over the nodes, each with the position of the value that it computes."""

@@ -15,6 +15,7 @@ from steadynet.graph.batch_norm import batch_norm_scale
 from steadynet.graph.operations import Convolution, Dense, Operation, Pair, ReLU, Scale
 from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.rearrangements import Pad
+from steadynet.graph.s_shaped import SShaped
 
 Shape = tuple[int, ...]
 Range = tuple[float | None, float | None]
@@ -133,6 +134,8 @@ MODULES: dict[type[nn.Module], Callable[[Any, Shape], Operation] | None] = {
     nn.BatchNorm2d: _batch_norm,
     nn.ReLU: lambda module, shape: ReLU(),
     nn.LeakyReLU: lambda module, shape: leaky_relu(module.negative_slope),
+    nn.Sigmoid: lambda module, shape: SShaped("sigmoid"),
+    nn.Tanh: lambda module, shape: SShaped("tanh"),
     nn.AvgPool2d: lambda module, shape: average_pool(
         module.kernel_size,
         module.stride,
@@ -166,7 +169,13 @@ CLIPS: dict[Any, Callable[..., Range]] = {
     **dict.fromkeys((torch.clamp_min, "clamp_min", "clamp_min_"), lambda min: (min, None)),
     **dict.fromkeys((torch.clamp_max, "clamp_max", "clamp_max_"), lambda max: (None, max)),
 }
-RELUS = {F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"}
+ACTIVATIONS: dict[Any, Operation] = {
+    **dict.fromkeys((F.relu, torch.relu, F.relu_, torch.relu_, "relu", "relu_"), ReLU()),
+    **dict.fromkeys(
+        (torch.sigmoid, torch.sigmoid_, torch.special.expit, F.sigmoid, "sigmoid", "sigmoid_"), SShaped("sigmoid")
+    ),
+    **dict.fromkeys((torch.tanh, torch.tanh_, F.tanh, "tanh", "tanh_"), SShaped("tanh")),
+}
 IDENTITIES = {"contiguous", "clone"}
 DROPOUTS = {F.dropout, F.dropout2d}
 RESHAPES = {torch.flatten, torch.reshape, "flatten", "view", "reshape", torch.squeeze, "squeeze", "unsqueeze"}

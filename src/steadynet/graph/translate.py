@@ -18,10 +18,11 @@ from steadynet.graph.agreement import check_agreement, check_calls, check_weight
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
-from steadynet.graph.operations import Operation, ReLU, Scale, Sum
+from steadynet.graph.operations import Operation, Scale, Sum
 from steadynet.graph.purity import BATCH, LARGE_BATCH, check_function
 from steadynet.graph.rearrangements import Concat, Permute, Reshape
 from steadynet.graph.tables import (
+    ACTIVATIONS,
     ADDITIONS,
     CLIPPING_MODULES,
     CLIPS,
@@ -32,7 +33,6 @@ from steadynet.graph.tables import (
     PERMUTATIONS,
     PRODUCTS,
     QUOTIENTS,
-    RELUS,
     RESHAPES,
     RESHAPING_MODULES,
     SUBTRACTIONS,
@@ -198,8 +198,8 @@ class _Translation:
         source = self._source(call)
         resolved: Any = self.trace.map_nodes_to_values((call.args[1:], dict(call.kwargs)), call)
         args, kwargs = resolved[0], {name: value for name, value in resolved[1].items() if name != "input"}
-        if call.target in RELUS:
-            self._add(call, ReLU(), source)
+        if call.target in ACTIVATIONS:
+            self._add(call, ACTIVATIONS[call.target], source)
         elif call.target is F.leaky_relu:
             self._add(call, leaky_relu(float(kwargs["negative_slope"])), source)
         elif call.target in IDENTITIES or (call.target in DROPOUTS and kwargs["training"] is False):

@@ -132,7 +132,7 @@ def interval_stable_share(
     *,
     check: bool = True,
 ) -> float | None:
-    """Return the mean share of ReLUs that interval bounds prove stable; None for a network they do not support.
+    """Return the mean share of ReLUs that interval bounds prove stable; None if it has none, or has no bounds.
 
     ``count`` limits the measurement to the first images. ``check`` may be False if the network was measured before.
     """
@@ -145,6 +145,8 @@ def interval_stable_share(
                 region = InputRegion.around(pixels.to(device), radius)
                 bounds = interval_bounds(network, region, check=check and number == 0)
             except UnsupportedNetworkError:
+                return None
+            if not bounds.relus:  # sigmoids and tanhs have no sign that could be stable
                 return None
             total += float(bounds.stable_share().sum())
     return total / len(part)

@@ -50,12 +50,12 @@ def test_quick_bounds_of_both_sides_of_each_candidate():
 
 def test_the_candidate_whose_sides_gain_most_is_chosen():
     choice = choose(batch_of(), 2)
-    assert choice.neurons == [(RELU, 1)]
+    assert choice.neurons == [(RELU, 1, 0.0)]
     assert choice.sides[:, 0].tolist() == pytest.approx([-6, -3])
 
 
 def test_a_split_relu_is_no_candidate_any_more_and_without_candidates_it_is_a_leaf():
-    assert choose(batch_of(Split(RELU, 1, -1)), 2).neurons == [(RELU, 0)]
+    assert choose(batch_of(Split(RELU, 1, -1)), 2).neurons == [(RELU, 0, 0.0)]
     leaf = batch_of(Split(RELU, 1, -1), Split(RELU, 0, 1))
     assert leaf.lower.tolist() == pytest.approx([-3.0])  # 1 − 1 − 0 − 3
     assert choose(leaf, 2).neurons == [None]

@@ -7,6 +7,7 @@ import functools
 import itertools
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -221,3 +222,39 @@ def test_training_hides_violations_that_an_attack_with_many_restarts_misses():
     for index, witness in enumerate(instance.witnesses):
         assert is_counterexample(properties, index, witness)
         assert float(margins_in_float64(properties, index, witness[None])) < -1e-6
+
+
+def margin_in_many_digits(network, point):
+    """The margin of class 0 of a network of dense layers, sigmoids and tanhs, to 40 digits."""
+    with mpmath.workdps(40):
+        values = [mpmath.mpf(number) for number in point.flatten().tolist()]
+        for layer in network:
+            if isinstance(layer, nn.Linear):
+                rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
+                values = [mpmath.fdot(map(mpmath.mpf, row), values) + bias for row, bias in rows]
+            elif isinstance(layer, nn.Tanh):
+                values = [mpmath.tanh(value) for value in values]
+            elif isinstance(layer, nn.Sigmoid):
+                values = [1 / (1 + mpmath.exp(-value)) for value in values]
+            elif isinstance(layer, nn.ReLU):
+                values = [max(value, mpmath.mpf(0)) for value in values]
+            else:
+                assert isinstance(layer, nn.Flatten)
+        return values[0] - values[1]
+
+
+def test_s_shaped_networks_are_what_their_truths_say():
+    """No random point of a box that holds violates it; in many digits, no corner does, and witnesses violate theirs."""
+    truths = set()
+    for kind, instance in instances("s-shaped"):
+        properties = instance.properties
+        for index, (truth, witness) in enumerate(zip(instance.truths, instance.witnesses, strict=True)):
+            truths.add(truth)
+            lower, upper = properties.region.lower[index], properties.region.upper[index]
+            points = lower + (upper - lower) * torch.rand(50, *lower.shape).round(decimals=0)
+            if truth is Truth.HOLDS:
+                assert bool((margins_in_float64(properties, index, points) > 0).all()), kind
+                assert bool((margins_in_float64(properties, index, witness[None]) > 0).all()), kind
+            if kind.endswith("dense"):
+                assert (margin_in_many_digits(properties.network, witness) > 0) == (truth is Truth.HOLDS), kind
+    assert truths == {Truth.HOLDS, Truth.VIOLATED}

@@ -19,6 +19,7 @@ from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Operation, ReLU, Scale, Shape, Sum
 from steadynet.graph.pooling import AveragePool, MaxPool
 from steadynet.graph.rearrangements import Concat, Pad, Permute, Reshape, Take
+from steadynet.graph.s_shaped import SShaped
 from steadynet.graph.trace import some_weight
 from steadynet.graph.translate import graph_of
 from steadynet.interchange.onnx.comparison import example_images, runtime_deviation
@@ -194,6 +195,10 @@ def _relu(graph: _OnnxGraph, operation: ReLU, inputs: list[str], shape: Shape) -
     return graph.add_node("Relu", *inputs)
 
 
+def _s_shaped(graph: _OnnxGraph, operation: SShaped, inputs: list[str], shape: Shape) -> str:
+    return graph.add_node("Sigmoid" if operation.function == "sigmoid" else "Tanh", *inputs)
+
+
 def _sum(graph: _OnnxGraph, operation: Sum, inputs: list[str], shape: Shape) -> str:
     return graph.add_node("Add", *inputs)
 
@@ -247,6 +252,7 @@ OPERATIONS: dict[type[Operation], Callable[[_OnnxGraph, Any, list[str], Shape], 
     Convolution: _convolution,
     Scale: _scale,
     ReLU: _relu,
+    SShaped: _s_shaped,
     Sum: _sum,
     Concat: _concat,
     Reshape: _reshape,

@@ -42,7 +42,7 @@ class MarginHints:
         """One leaf; splits of ReLUs that are not kept are left out. (They are stable, or not the network's own.)"""
         assert self.places is not None
         held: Held = {}
-        for position, element, sign, beta in leaf.splits:
+        for position, element, sign, beta, _ in leaf.splits:
             place = self.places.get(position)
             if place is not None and place[element] >= 0:
                 held[int(place[element])] = (sign, max(beta, 0.0) if np.isfinite(beta) else 0.0)

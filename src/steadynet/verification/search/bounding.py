@@ -96,27 +96,29 @@ def apply_splits(network: BoundedNetwork, subproblems: Sequence[Subproblem]) -> 
         lower, upper = known.lower[owner], known.upper[owner]
         if position in splits.index:
             row, element = splits.index[position]
-            positive = splits.sign[position] > 0
+            positive, at = splits.sign[position] > 0, splits.at[position]
+            above, below = (row[positive], element[positive]), (row[~positive], element[~positive])
             flat_lower, flat_upper = lower.flatten(1), upper.flatten(1)
-            flat_lower[row[positive], element[positive]] = flat_lower[row[positive], element[positive]].clamp_min(0)
-            flat_upper[row[~positive], element[~positive]] = flat_upper[row[~positive], element[~positive]].clamp_max(0)
+            flat_lower[above] = torch.maximum(flat_lower[above], at[positive])
+            flat_upper[below] = torch.minimum(flat_upper[below], at[~positive])
         bounds[position] = Interval(lower, upper)
     return replace(network.of_properties(owner), bounds=bounds), splits
 
 
 def gather_splits(subproblems: Sequence[Subproblem], device: torch.device, dtype: torch.dtype) -> Splits:
     """All splits of a batch, by ReLU layer."""
-    by_position: dict[int, list[tuple[int, int, int, float]]] = {}
+    by_position: dict[int, list[tuple[int, int, int, float, float]]] = {}
     for row, subproblem in enumerate(subproblems):
-        for position, element, sign, beta in subproblem.splits:
-            by_position.setdefault(position, []).append((row, element, sign, beta))
-    index, signs, betas = {}, {}, {}
+        for position, element, sign, beta, at in subproblem.splits:
+            by_position.setdefault(position, []).append((row, element, sign, beta, at))
+    index, signs, betas, places = {}, {}, {}, {}
     for position, entries in by_position.items():
-        rows, elements, sides, multipliers = zip(*entries, strict=True)
+        rows, elements, sides, multipliers, ats = zip(*entries, strict=True)
         index[position] = (torch.tensor(rows, device=device), torch.tensor(elements, device=device))
         signs[position] = torch.tensor(sides, device=device, dtype=dtype)
         betas[position] = torch.tensor(multipliers, device=device, dtype=dtype).requires_grad_()
-    return Splits(index, signs, betas)
+        places[position] = torch.tensor(ats, device=device, dtype=dtype)
+    return Splits(index, signs, betas, places)
 
 
 def margin_functions(margins: Tensor, subproblems: Sequence[Subproblem]) -> LinearFunctions:

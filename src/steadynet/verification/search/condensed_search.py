@@ -41,7 +41,7 @@ def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> Sear
     Returns:
         The state, which names the properties that later stages search on condensed networks.
     """
-    if not state.batch.budget.condense or has_maxima(state.batch.graph):
+    if not can_condense(state) or has_maxima(state.batch.graph):
         return state
     condensed, lower = set(state.condensed), state.lower.clone()
     kept: dict[int, CondensedNetwork] = {}
@@ -67,13 +67,18 @@ def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
 
     Each property has a condensed network of its own, so they are searched one after the other.
     """
-    if state.batch.budget.condense:
+    if can_condense(state):
         for index in sorted(decisions.open):
             if index in state.condensed:  # the others were attacked and refined on the whole network
                 _search_refined(state, decisions, index)
             else:
                 search_condensed(state, decisions, index, carried=_carried(state, index))
     return split_relus(replace(state, condensed=frozenset()), decisions) if decisions.open else state
+
+
+def can_condense(state: SearchState) -> bool:
+    """Whether there are condensed networks: the ReLUs that are unstable must be all that is not linear."""
+    return state.batch.budget.condense and state.batch.is_piecewise_linear
 
 
 def _carried(state: SearchState, index: int) -> CarryOver | None:

@@ -20,7 +20,7 @@ from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.carry_over import CarryOver, EarlierProof
 from steadynet.verification.search.condensed_attack import attack_from_random_points
-from steadynet.verification.search.condensed_search import MOST_ENTRIES
+from steadynet.verification.search.condensed_search import MOST_ENTRIES, can_condense
 from steadynet.verification.search.condensed_splitting import CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import SearchState
@@ -34,7 +34,7 @@ def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> Searc
     Returns:
         The state. The properties that are still open go on where this stage stopped.
     """
-    if not state.batch.carried or not state.batch.budget.condense or has_maxima(state.batch.graph):
+    if not state.batch.carried or not can_condense(state) or has_maxima(state.batch.graph):
         return state
     for index in sorted(decisions.open):
         earlier = state.batch.carried[index].earlier_proof(state.network)

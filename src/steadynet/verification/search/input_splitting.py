@@ -40,8 +40,9 @@ def split_inputs(state: SearchState, decisions: Decisions) -> SearchState:
     """Halve the boxes of the properties that gain from it, until each is decided or given up."""
     if state.network.box.lower[0].numel() > MOST_INPUTS:
         return state
-    maxima = has_maxima(state.batch.graph)  # they are hard for ReLU splitting, however few they are
-    taken = [index for index in sorted(decisions.open) if maxima or state.unstable_relus(index) >= LEAST_UNSTABLE]
+    # maxima and sigmoids are hard for splitting, however few they are
+    hard = has_maxima(state.batch.graph) or not state.batch.is_piecewise_linear
+    taken = [index for index in sorted(decisions.open) if hard or state.unstable_relus(index) >= LEAST_UNSTABLE]
     if taken:
         InputSplitting(state, decisions, taken).run()
     return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -37,6 +38,8 @@ class LeafSettler:
             return True
         if out_of_time():  # a batch may hold many leaves
             return False
+        if not self.batch.is_piecewise_linear:
+            return self._doubt(leaf)
         margin = self.batch.margins[leaf.owner, leaf.margin]
         settled = settle(self._exact(leaf.owner), margin, leaf, self.decisions.time.left(leaf.owner))
         if settled is None:
@@ -44,9 +47,14 @@ class LeafSettler:
         if settled.lower > 0 and self.decisions.hints:
             self.decisions.hints[leaf.owner].leaf(leaf.margin, settled.splits, {})
         if not settled.lower > 0 and not try_nearby(self.batch, self.decisions, leaf, settled.point):
-            self.doubtful[leaf.owner].append(settled.lower)
-            if len(self.doubtful[leaf.owner]) >= MOST_DOUBTFUL:
-                self._give_up(leaf.owner)
+            self._doubt(replace(leaf, lower=settled.lower))
+        return True
+
+    def _doubt(self, leaf: Subproblem) -> bool:
+        """Note a leaf that is neither proved nor refuted. One with a sigmoid or tanh that cannot be split is such."""
+        self.doubtful[leaf.owner].append(leaf.lower)
+        if len(self.doubtful[leaf.owner]) >= MOST_DOUBTFUL:
+            self._give_up(leaf.owner)
         return True
 
     def conclude(self, index: int) -> None:

@@ -21,7 +21,7 @@ LEAST_SECONDS = 0.1  # a program gets as much time as its property has had so fa
 
 def attack_by_milp(state: SearchState, decisions: Decisions) -> SearchState:
     """Attack every property that is small enough by a mixed-integer program."""
-    if state.network.box.lower[0].numel() <= MOST_INPUTS:
+    if state.network.box.lower[0].numel() <= MOST_INPUTS and state.batch.is_piecewise_linear:
         for index in sorted(decisions.open):
             if state.unstable_relus(index) <= MOST_UNSTABLE:
                 _attack(state, decisions, index)

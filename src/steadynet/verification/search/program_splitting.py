@@ -43,6 +43,8 @@ def split_by_programs(state: SearchState, decisions: Decisions) -> SearchState:
     """
     if not state.batch.budget.programs or state.network.box.lower[0].numel() > MOST_INPUTS:
         return state
+    if not state.batch.is_piecewise_linear:  # a sigmoid between two lines is not decided by a sign
+        return state
     for index in sorted(decisions.open):
         if state.unstable_relus(index) > MOST_UNSTABLE:
             continue

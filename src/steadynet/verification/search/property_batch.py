@@ -73,6 +73,11 @@ class PropertyBatch:
         """Bounds of inner neurons that searches in larger boxes left; None if they left none."""
         return joined_bounds([carried.known_in(box_of(box, row)) for row, carried in enumerate(self.carried)])
 
+    @property
+    def is_piecewise_linear(self) -> bool:
+        """Whether the network has no sigmoid or tanh, so that it is linear where the signs of its ReLUs are fixed."""
+        return not self.graph.s_shaped
+
     def query(self, owner: Tensor, margin: Tensor) -> BoundQuery:
         """The query for some margins: margin[k] of property owner[k]."""
         return BoundQuery(self.graph.output, LinearFunctions(self.margins[owner, margin]), owner)

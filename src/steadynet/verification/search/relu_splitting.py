@@ -1,4 +1,7 @@
-"""Branch and bound over ReLU signs: each batch holds subproblems of many properties."""
+"""Branch and bound over ReLU signs: each batch holds subproblems of many properties.
+
+A sigmoid or tanh is split as well: its input is held on one side of a point.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,8 @@ class _ReluSplitting:
         self.state, self.decisions, self.batch = state, decisions, state.batch
         self.lower = state.lower.clone()
         self.settler = LeafSettler(state, decisions)
-        neurons = sum(torch.Size(state.network.shapes[relu]).numel() for relu in state.network.graph.relus)
+        layers = [state.network.shapes[position] for position in state.network.graph.activations]
+        neurons = sum(torch.Size(shape).numel() for shape in layers)
         self.queue = Queue(QUEUE_MEMORY // (2 * neurons + 4096))
         self.served = decisions.open - state.condensed
         owner, margin = state.margins_of_whole(decisions)
@@ -116,7 +120,8 @@ class _ReluSplitting:
                     self.queue.push([parent])  # out of time: the next charge ends its property
                 continue
             for side, sign in enumerate(branching.SIGNS):
-                child = parent.child(Split(*neuron, sign), float(choice.sides[side, row]))
+                split = Split(neuron.position, neuron.element, sign, at=neuron.at)
+                child = parent.child(split, float(choice.sides[side, row]))
                 if not choice.sides[side, row] > 0:  # else this side is proved already
                     self.queue.push([child])
                 elif self.decisions.hints:
@@ -127,7 +132,8 @@ def split_lists(splits: Splits, rows: int) -> list[tuple[Split, ...]]:
     """The splits of each row, with the multipliers that they ended with."""
     result: list[list[Split]] = [[] for _ in range(rows)]
     for position, (row, element) in splits.index.items():
-        columns = (row.tolist(), element.tolist(), splits.sign[position].tolist(), splits.beta[position].tolist())
-        for owner, where, sign, beta in zip(*columns, strict=True):
-            result[owner].append(Split(position, where, int(sign), beta))
+        numbers = (splits.sign[position], splits.beta[position], splits.at[position])
+        columns = (row, element, *numbers)
+        for owner, where, sign, beta, at in zip(*(column.tolist() for column in columns), strict=True):
+            result[owner].append(Split(position, where, int(sign), beta, at))
     return [tuple(entries) for entries in result]

@@ -12,12 +12,20 @@ from torch import Tensor
 
 
 class Split(NamedTuple):
-    """One ReLU held on one side: its layer, its element there, the sign of its input, and its multiplier β."""
+    """One ReLU held on one side: its layer, its element there, the sign of its input, and its multiplier β.
+
+    The input of a sigmoid or tanh is held on one side of ``at``, above it for the sign +1.
+    """
 
     position: int
     element: int
     sign: int
     beta: float = 0.0
+    at: float = 0.0
+
+    def replaces(self, other: Split) -> bool:
+        """Whether this split holds the same neuron on the same side as another one, which is then of no more use."""
+        return self[:3] == other[:3]
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,8 @@ class Subproblem:
 
     def child(self, split: Split, lower: float) -> Subproblem:
         """The part of this subproblem on one side of a ReLU."""
-        return Subproblem(self.owner, self.margin, max(self.lower, lower), (*self.splits, split), self.slopes)
+        kept = tuple(known for known in self.splits if not split.replaces(known))
+        return Subproblem(self.owner, self.margin, max(self.lower, lower), (*kept, split), self.slopes)
 
 
 class Queue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steadynet.verification.self_test import monotone, reader, robust, rounding, spikes, trained
+from steadynet.verification.self_test import monotone, reader, robust, rounding, s_shaped, spikes, trained
 from steadynet.verification.self_test.known import Family
 
 FAMILIES: dict[str, Family] = {
@@ -12,6 +12,7 @@ FAMILIES: dict[str, Family] = {
         trained.FAMILY,
         robust.FAMILY,
         monotone.FAMILY,
+        s_shaped.FAMILY,
         rounding.FAMILY,
         reader.FAMILY,
     )

@@ -23,14 +23,20 @@ BOXES = 16  # properties of each network
 CLEARLY = 8  # times the bound on rounding is clearly above it
 
 
-def monotone(architecture: str, scaled: Callable[[int], Tensor] | None = None) -> KnownInstance:
+def monotone(
+    architecture: str,
+    scaled: Callable[[int], Tensor] | None = None,
+    prepare: Callable[[nn.Sequential], None] = lambda network: None,
+) -> KnownInstance:
     """A monotone network of two classes, with boxes whose smallest margins lie on both sides of zero, some near it.
 
     Args:
         architecture: The architecture.
         scaled: If given, draws positive factors of the neurons of the first layer. The next layer divides by them.
+        prepare: Changes the random network before its weights are made positive.
     """
     network = build(architecture, 2)
+    prepare(network)
     _make_positive(network)
     if scaled is not None:
         _scale_and_back(network, scaled)

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.graph.rounding import gamma
+from steadynet.graph.s_shaped import LIBRARY_ROUNDINGS
 
 
 def rounding_bound(network: nn.Module, largest: Tensor, dtype: torch.dtype = torch.float32) -> float:
     """Return a bound on the rounding errors of a network's margins, with sums in any order.
 
     Each number is at most what the network computes with the absolute values of all weights, biases and inputs. Each of
-    its roundings has a relative error of at most u, so n roundings in a row, summed in any order, give γ_n of that.
+    its roundings has a relative error of at most u, so n roundings in a row, summed in any order, give γ_n of that. A
+    sigmoid or tanh is nowhere steeper than 1, and so passes on an error at most as it is, and adds some roundings of 1.
 
     Args:
         network: A network in evaluation mode, whose layers grow with their inputs when all weights are positive.
@@ -28,6 +30,11 @@ def rounding_bound(network: nn.Module, largest: Tensor, dtype: torch.dtype = tor
     """
     size = copy.deepcopy(network).double()
     terms = 0
+    for parent in list(size.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, (nn.Sigmoid, nn.Tanh)):
+                setattr(parent, name, _OneMore())
+                terms += LIBRARY_ROUNDINGS
     for module in size.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d)):
             terms += module.weight[0].numel() + 2
@@ -43,6 +50,14 @@ def rounding_bound(network: nn.Module, largest: Tensor, dtype: torch.dtype = tor
             parameter.data.abs_()
     with torch.no_grad():
         return gamma(terms, dtype) * 2 * float(size(largest.double()).max())
+
+
+class _OneMore(nn.Module):
+    """What stands for a sigmoid or tanh in a bound on its errors: x + 1."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Add 1."""
+        return inputs + 1
 
 
 def clearly_violated(network: nn.Module, point: Tensor, label: int) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
+
 from steadynet.devices import full_precision
 from steadynet.graph.rounding import Arithmetic
+from steadynet.graph.translate import graph_of
 from steadynet.memory import keep_freed_memory
 from steadynet.networks.evaluation_mode import evaluation_mode
-from steadynet.networks.preactivations import activations
 from steadynet.plugins import setting
 from steadynet.verification.properties import Guarantee, Properties, Result, Verdict
 from steadynet.verification.search.budget import Budget
@@ -20,7 +22,7 @@ from steadynet.verification.search.pipeline import decide
 from steadynet.verification.verifiers.base import Verifier
 
 CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
-NEURONS_AT_ONCE = 1_200_000  # ReLUs of all the properties of a group together
+NEURONS_AT_ONCE = 1_200_000  # ReLUs, sigmoids and tanhs of all the properties of a group together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +117,10 @@ def _group_size(properties: Properties) -> int:
     if len(properties) == 1:
         return 1
     try:
-        layers = activations(properties.network, properties.images[:1]).preactivations
-    except Exception:  # no ReLU, no search; a network that breaks is every property's error, not the verifier's
+        graph = graph_of(properties.network, tuple(properties.images.shape[1:]), check=False)
+        with torch.no_grad():
+            values = graph.values(properties.images[:1])
+        neurons = sum(values[position].numel() for position in graph.activations)
+    except Exception:  # a network that breaks is every property's error, not the verifier's
         return 256
-    return max(1, min(256, NEURONS_AT_ONCE // sum(layer.numel() for layer in layers)))
+    return max(1, min(256, NEURONS_AT_ONCE // max(neurons, 1)))

@@ -15,11 +15,20 @@ import numpy as np
 import torch
 
 from steadynet.errors import UserError
+from steadynet.graph.piecewise_linear import require_piecewise_linear
+from steadynet.graph.trace import UnsupportedNetworkError
+from steadynet.graph.translate import graph_of
 from steadynet.verification.processes import ExternalProgram, ProgramTimeoutError
 from steadynet.verification.properties import Reason, Result, Verdict
 from steadynet.verification.verifiers import marabou_queries
 from steadynet.verification.verifiers.base import OnResult
-from steadynet.verification.verifiers.external import ExternalVerifier, PropertyFiles, SatCheck, check_sat
+from steadynet.verification.verifiers.external import (
+    ExternalVerifier,
+    PropertyFiles,
+    SatCheck,
+    check_sat,
+    error_result,
+)
 from steadynet.verification.verifiers.marabou_queries import Message, PropertyAnswer
 
 GRACE = 1.0  # seconds; the process itself keeps to the time-out
@@ -40,6 +49,13 @@ class Marabou(ExternalVerifier):
 
     def decide(self, files: PropertyFiles, indices: list[int], on_result: OnResult) -> None:
         """Report each property when its line is printed. Those without a line when the process ends are errors."""
+        shape = tuple(files.properties.images.shape[1:])
+        try:
+            require_piecewise_linear(graph_of(files.properties.network, shape), self.name)
+        except UnsupportedNetworkError as error:
+            for index in indices:
+                on_result(index, error_result(error))
+            return
         self._write_queries(files, indices)
         undecided, reason = list(indices), ""
         deadline = time.perf_counter() + SECONDS_TO_READ

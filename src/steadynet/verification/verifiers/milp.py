@@ -18,6 +18,7 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import graph_in_float64, on_cpu
 from steadynet.devices import full_precision, plain_convolutions
 from steadynet.graph.operations import Interval
+from steadynet.graph.piecewise_linear import require_piecewise_linear
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.networks.evaluation_mode import evaluation_mode
@@ -127,6 +128,7 @@ class _Decision:
     def _bounds(self) -> BoundedNetwork:
         region = self.asked.region
         graph = graph_in_float64(graph_of(self.asked.network, tuple(region.lower.shape[1:])))
+        require_piecewise_linear(graph, Milp.name)
         box = Interval(region.lower.double(), region.upper.double())
         execution = Execution(Arithmetic.FLOAT32, region.lower.dtype)
         network, _ = propagate(graph, box, self.memory, lambda: self.left() <= 0, execution=execution)

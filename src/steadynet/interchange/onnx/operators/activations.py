@@ -1,4 +1,4 @@
-"""ONNX operators that are piecewise linear: ReLU, leaky ReLU, clipping, the maximum and minimum of two tensors."""
+"""ONNX operators that are not linear: ReLU, leaky ReLU, sigmoid, tanh, clipping, maximum and minimum of two tensors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 
 from steadynet.graph.clipping import clipping
 from steadynet.graph.operations import ReLU, Scale
+from steadynet.graph.s_shaped import SShaped
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode
@@ -27,6 +28,12 @@ def leaky_relu(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     if not 0 <= slope <= 1:
         raise UnsupportedError(f"LeakyRelu with slope {slope}, which is not between 0 and 1")
     return builder.add(ReLU(slope), node.value().shape, node.value())
+
+
+def s_shaped(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
+    """Sigmoid and Tanh."""
+    function = SShaped("sigmoid" if node.op_type == "Sigmoid" else "tanh")
+    return builder.add(function, node.value().shape, node.value())
 
 
 def clip(node: OnnxNode, builder: GraphBuilder) -> GraphValue:

@@ -59,11 +59,13 @@ OPERATORS: dict[str, Callable[[OnnxNode, GraphBuilder], GraphValue | list[GraphV
     "ReduceSum": arithmetic.reduce_axes,
     "Relu": activations.relu,
     "Reshape": shapes.reshape,
+    "Sigmoid": activations.s_shaped,
     "Slice": shapes.slice_axes,
     "Split": shapes.split,
     "Squeeze": shapes.squeeze,
     "Sub": arithmetic.subtract,
     "Sum": arithmetic.add_all,
+    "Tanh": activations.s_shaped,
     "Transpose": shapes.transpose,
     "Unsqueeze": shapes.unsqueeze,
 }
