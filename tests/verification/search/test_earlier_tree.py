@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -123,6 +125,8 @@ def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(who
         table = 1.6 * torch.rand(4, 22) - 0.3  # some slopes are outside of [0, 1]
         leaves = EarlierLeaves(numbered(bounded), margin, splits, row, table)
         found = proving.bounds(leaves.layers, leaves.on_whole(proving.relaxed))
+        inside_range = replace(leaves, table=table.clamp(0.0, 1.0))
+        torch.testing.assert_close(found, proving.bounds(leaves.layers, inside_range.on_whole(proving.relaxed)))
         for leaf, path in enumerate(paths):
             inside = torch.stack([inputs[:, neuron] * sign >= 0 for neuron, sign in path]).all(0)
             assert not inside.any() or found[leaf] <= margins[inside, margin[leaf]].min()
