@@ -19,11 +19,11 @@ from steadynet.bounds.condensed_bounds import (
     ascent_directions,
     lower,
     margins_at,
-    whole_query,
 )
 from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError, propagate
 from steadynet.bounds.optimised import Ascent
+from steadynet.bounds.whole_pass import whole_query
 from steadynet.graph.operations import Interval
 from steadynet.graph.translate import graph_of
 
@@ -73,7 +73,7 @@ def test_values_and_bounds_are_those_of_the_whole_network(kind, seed):
     if not small.neurons:
         return
     batch = random_batch(small, 9, len(margins))
-    relaxed, query = whole_query(small, batch, whole.relaxed(), margins)
+    relaxed, query = whole_query(small.layers, batch, whole.relaxed(), margins)
     torch.testing.assert_close(lower(small, batch).lower, relaxed.lower(query).value.detach())
 
 
@@ -84,10 +84,12 @@ def test_directions_are_the_gradients_of_the_bounds(kind, seed):
     if not small.neurons:
         pytest.skip("every ReLU is stable")
     batch = random_batch(small, 5, len(margins))
-    relaxed, query = whole_query(small, batch, whole.relaxed(), margins)
+    relaxed, query = whole_query(small.layers, batch, whole.relaxed(), margins)
     assert query.multipliers is not None
     assert query.slopes is not None
     tracked, slopes = {position: value.requires_grad_() for position, value in query.multipliers.items()}, query.slopes
+    for values in slopes.values.values():
+        values.requires_grad_()
     value = relaxed.lower(query).value.sum()
     on_slopes, on_multipliers = ascent_directions(small, batch, lower(small, batch))
     movable = batch.upper_shift > 0

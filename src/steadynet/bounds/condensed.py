@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -54,6 +55,26 @@ class Matrix:
     def dense(self) -> Tensor:
         """The matrix with its zeros."""
         return self.matrix if self.matrix.layout == torch.strided else self.matrix.to_dense()
+
+
+class ChosenNeurons(Protocol):
+    """Some neurons of a ReLU layer: a layer of a condensed network is one."""
+
+    @property
+    def position(self) -> int:
+        """The ReLU's position in the network."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the whole layer."""
+
+    @property
+    def elements(self) -> Tensor:
+        """The numbers of the neurons in the whole layer, (n,)."""
+
+    @property
+    def rows(self) -> slice:
+        """Their numbers among the chosen neurons of all layers."""
 
 
 @dataclass(frozen=True)

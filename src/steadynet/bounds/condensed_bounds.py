@@ -1,22 +1,21 @@
 """Bounds of a batch of subproblems on a condensed network, and the ascent that raises them.
 
 Values are stored in columns, one per subproblem. Gradients are in closed form, so no graph of operations is recorded.
-Nothing here is a proof: :func:`whole_query` writes the batch in terms of the whole network, where a pass can prove it.
+Nothing here is a proof: :mod:`whole_pass` takes the batch to the whole network, where a pass can prove it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundQuery, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.relaxation import Relaxation, Slopes
+
+MANY = 64  # columns, from which on a repair gives up those that are far from there
 
 
 @dataclass
@@ -222,10 +221,12 @@ def repair(
 ) -> Tensor:
     """Raise the bounds of many columns that are nearly there, as :func:`ascend` does, and drop those that have arrived.
 
+    If many are left halfway, those are dropped, too, that have come less than a third of their way.
+
     Returns:
         The bounds (n,), with which the slopes and multipliers of the batch agree.
     """
-    reached = batch.slopes.new_empty(len(batch))
+    reached = start = batch.slopes.new_empty(len(batch))
     active = torch.arange(len(batch), device=batch.slopes.device)
     entries = torch.arange(len(batch.splits.beta), device=active.device)
     part = batch.restricted(active)
@@ -234,13 +235,19 @@ def repair(
         found = lower(network, part)
         reached[active] = found.lower
         batch.slopes[:, active], batch.splits.beta[entries] = part.slopes, part.splits.beta
-        left = (found.lower <= wanted).nonzero().flatten()
+        if iteration == 0:
+            start = found.lower
+        near = found.lower <= wanted
+        if 2 * iteration == ascent.iterations and len(active) > MANY:
+            near &= 3 * found.lower >= 2 * start + wanted
+        left = near.nonzero().flatten()
         if iteration == ascent.iterations or not len(left) or out_of_time():
             break
         if len(left) < len(active):
             stays = torch.isin(part.splits.column, left)
             part, found, active, entries = part.restricted(left), found.restricted(left), active[left], entries[stays]
             moments = [moment[:, left] if moment.dim() > 1 else moment[stays] for moment in moments]
+            start = start[left]
         _climb(network, part, found, ascent, iteration, moments)
     return reached
 
@@ -269,41 +276,3 @@ def adam_step(gradient: Tensor, first: Tensor, second: Tensor, ascent: Ascent, i
     first.lerp_(gradient, 0.1)
     second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
     return rate * scale * first / (second.sqrt() / root + 1e-8)
-
-
-def whole_query(
-    network: CondensedNetwork, batch: Columns, relaxed: RelaxedNetwork, margins: Tensor
-) -> tuple[RelaxedNetwork, BoundQuery]:
-    """The same batch on the whole network: its ReLUs with the splits applied, and what to bound.
-
-    Args:
-        network: the condensed network.
-        batch: the columns.
-        relaxed: the whole network over the box of the property, relaxed without a split, in any precision.
-        margins: (margins, outputs), the margins as coefficients of the output.
-    """
-    count, splits, margins = len(batch), batch.splits, margins.to(relaxed.network.box.lower)
-    lines, slopes, multipliers = dict(relaxed.relaxations), {}, {}
-    for layer in network.layers:
-        base, shape = relaxed.relaxations[layer.position], (count, *layer.shape)
-        values = base.lower_slope.flatten(1).repeat(count, 1)
-        values[:, layer.elements] = batch.slopes[layer.rows].t().to(values)
-        within = splits.within(layer.rows)
-        if within is not None:
-            here, neuron, column = within
-            index = column, layer.elements[neuron]
-            fixed = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
-            lower_slope, upper_slope, shift = (
-                side.flatten(1).repeat(count, 1) for side in (base.lower_slope, base.upper_slope, base.upper_shift)
-            )
-            lower_slope[index], upper_slope[index], shift[index] = fixed, fixed, 0.0
-            lines[layer.position] = Relaxation(
-                lower_slope.view(shape), upper_slope.view(shape), shift.view(shape), base.slope
-            )
-            pull = torch.zeros_like(values)
-            pull[index] = (splits.beta[here] * splits.sign[here]).to(values)
-            multipliers[layer.position] = pull.view(shape)
-        slopes[layer.position] = values.view(shape)
-    functions = LinearFunctions(margins[batch.margin])
-    query = BoundQuery(relaxed.network.output, functions, slopes=Slopes(slopes), multipliers=multipliers or None)
-    return replace(relaxed, relaxations=lines), query

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
-from steadynet.bounds.condensed import CondensedLayer, CondensedNetwork
+from steadynet.bounds.condensed import ChosenNeurons, CondensedLayer, CondensedNetwork
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, ascend
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.local_ascent import local_slopes
@@ -31,11 +30,16 @@ WIDE, WIDE_ITERATIONS = 100, 4  # layers with more unstable neurons than this ge
 CLEARLY = 1e-3  # a bound above this shows the sign of a neuron, and need not be raised further
 
 
+def no_note(number: int, bounds: Tensor, slopes: Tensor) -> None:
+    """Forget the slopes behind refined bounds."""
+
+
 def refined_by_condensed(
     network: CondensedNetwork,
     ascent: Ascent,
     out_of_time: Callable[[], bool] = lambda: False,
-    note: NoteSlopes = lambda number, bounds, slopes: None,
+    note: NoteSlopes = no_note,
+    first: int = 1,
 ) -> BoundedNetwork:
     """The whole network with tighter bounds of its unstable ReLUs, from the first layer to the last.
 
@@ -45,11 +49,12 @@ def refined_by_condensed(
         out_of_time: when this says yes, the bounds that are still to come stay as they are.
         note: is told the slopes behind n bounds of a layer: the layer's number, which bounds they are (n,) (first the
             lower bounds of all its neurons, then the upper ones), and the slopes of all neurons before it (neurons, n).
+        first: the number of the first layer that gets tighter bounds.
     """
     whole = network.whole
     bounds, lines = Interval(*(side.clone() for side in network.bounds)), network.lines
     for number, layer in enumerate(network.layers):
-        if number == 0:
+        if number < max(first, 1):
             continue  # behind stable ReLUs alone, a neuron is linear, and its bounds are exact
         before = slice(0, layer.rows.start)
         part = replace(
@@ -135,26 +140,6 @@ def _with_rows(lines: Relaxation, rows: slice, some: Relaxation) -> Relaxation:
     result.lower_slope[rows], result.upper_slope[rows] = some.lower_slope, some.upper_slope
     result.upper_shift[rows] = some.upper_shift
     return result
-
-
-class ChosenNeurons(Protocol):
-    """Some neurons of a ReLU layer: a layer of a condensed network is one."""
-
-    @property
-    def position(self) -> int:
-        """The ReLU's position in the network."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the whole layer."""
-
-    @property
-    def elements(self) -> Tensor:
-        """The numbers of the neurons in the whole layer, (n,)."""
-
-    @property
-    def rows(self) -> slice:
-        """Their numbers among the chosen neurons of all layers."""
 
 
 class ColumnSlopes(Slopes):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
-from steadynet.bounds.condensed_refinement import ColumnSlopes, NoteSlopes
+from steadynet.bounds.condensed_refinement import ColumnSlopes, NoteSlopes, no_note
 from steadynet.bounds.linear_functions import single_neurons
 from steadynet.graph.operations import Interval
 
@@ -41,7 +41,7 @@ def refined_by_slopes(
     layers: Sequence[NumberedNeurons],
     slopes: Mapping[int, Tensor],
     out_of_time: Callable[[], bool] = lambda: False,
-    note: NoteSlopes = lambda number, bounds, slopes: None,
+    note: NoteSlopes = no_note,
 ) -> BoundedNetwork:
     """The network over one box with bounds from these slopes, where they are tighter than the known ones.
 

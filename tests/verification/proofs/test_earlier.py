@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from steadycheck import Leaves
 from steadynet import verify
 from steadynet.bounds.condensed import condense
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower, repair
@@ -18,8 +20,10 @@ from steadynet.errors import UserError
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
-from steadynet.verification.proofs.earlier import EarlierProofs, beginning_with
+from steadynet.verification.proofs.earlier import EarlierProofs, _leaves_of, beginning_with
+from steadynet.verification.proofs.reading import StoredRegion
 from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
+from steadynet.verification.search import earlier_proofs
 from steadynet.verification.verifiers import make_verifier
 
 INPUTS, RADII = 144, (0.04, 0.06)  # more inputs than are halved; radii at which ReLUs are split
@@ -91,6 +95,35 @@ def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share
             verdicts.add(one.verdict)
     assert Verdict.UNSAT in verdicts
     assert share < 0.5 or Verdict.SAT in verdicts
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_proofs_with_many_leaves_are_tried_from_their_roots_down(proved, monkeypatch, share):
+    monkeypatch.setattr(earlier_proofs, "AT_ONCE", 1)
+    monkeypatch.setattr(earlier_proofs, "MANY", 0)
+    monkeypatch.setattr(earlier_proofs, "LEAVES_AT_ONCE", 7)
+    monkeypatch.setattr(earlier_proofs, "BATCH", 3)
+    tried = 0
+    for model, images, labels, folder in proved:
+        other = changed(model, share)
+        properties = Properties.around(other, images, labels, RADII[0])
+        earlier = EarlierProofs(folder)
+        ours = decide(other, images, labels, RADII[0], earlier)
+        tried += earlier.used
+        for index, (one, fresh) in enumerate(zip(ours, verify(other, images, labels, RADII[0]), strict=True)):
+            assert one.verdict is fresh.verdict
+            assert one.verdict is not Verdict.SAT or is_counterexample(properties, index, one.counterexample)
+    assert tried > 0
+
+
+def test_a_multiplier_below_zero_is_no_multiplier():
+    numbers = np.array([-2.0, np.nan, 0.5])
+    tree = Leaves(
+        np.zeros(2, int), np.array([0, 0, 1]), np.array([0, 1, 0]), np.ones(3), numbers, np.zeros(2, int), None
+    )
+    region = StoredRegion([np.arange(2)], [None], np.zeros((1, 2), np.float32), [tree], halves=False)
+    found = _leaves_of(region, (), torch.zeros(1))
+    assert found.splits.beta.tolist() == [0.0, 0.0, 0.5]
 
 
 def test_a_changed_network_gets_the_verdict_of_an_exact_solver(proved):

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import soundness
 from steadynet.bounds.condensed import condense
-from steadynet.bounds.condensed_bounds import Columns, SplitColumns, whole_query
+from steadynet.bounds.condensed_bounds import Columns, SplitColumns
+from steadynet.bounds.whole_pass import whole_query
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Verdict
@@ -176,7 +177,7 @@ def bounds_of(properties: Properties, held: dict[int, int]) -> tuple[Relaxed, Te
     columns = Columns.of(
         network, torch.zeros(rows, dtype=torch.long), slopes, SplitColumns(neuron, column, sign.double(), beta)
     )
-    split, query = whole_query(network, columns, whole.relaxed(), batch.margins[0])
+    split, query = whole_query(network.layers, columns, whole.relaxed(), batch.margins[0])
     with torch.no_grad():
         bound = split.lower(query)
     return found, bound.value, bound.proved

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,15 +15,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
+from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.errors import UserError, one_line
 from steadynet.interchange.vnnlib.robustness import format_robustness
 from steadynet.verification.proofs.folder import require_steadycheck
 from steadynet.verification.properties import Properties
-from steadynet.verification.search.carry_over import CarryOver, EarlierProof
-from steadynet.verification.search.condensed_part import Part
+from steadynet.verification.search.carry_over import CarryOver
+from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof
 from steadynet.verification.verifiers import Verifier
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
+
+if TYPE_CHECKING:
+    from steadynet.verification.proofs.reading import StoredRegion
 
 Array = NDArray[np.float64]
 
@@ -155,20 +160,29 @@ class EarlierProofs:
             rows, chosen = slice(first, first + len(elements)), torch.from_numpy(elements).to(device)
             layers.append(NumberedNeurons(position, tuple(network.shapes[position]), chosen, rows))
             first = rows.stop
-        slopes = torch.from_numpy(region.slopes).half().to(device)
-        rows_of = [slopes.new_zeros(0), *slopes[1:]]  # row 0 stands for default slopes
-        parts = {
-            margin: tuple(
-                Part(margin, -torch.inf, leaf.relus, leaf.signs, leaf.betas, rows_of[leaf.slopes]) for leaf in tree
-            )
-            for margin, tree in enumerate(region.trees)
-        }
+        leaves = _leaves_of(region, tuple(layers), network.box.lower)
         refined = {
             layer.position: torch.from_numpy(known).to(network.box.lower)
             for layer, known in zip(layers, region.refined, strict=True)
             if known is not None
         }
-        return EarlierProof(tuple(layers), parts, refined)
+        return EarlierProof(tuple(layers), leaves, refined)
+
+
+def _leaves_of(region: StoredRegion, layers: tuple[NumberedNeurons, ...], like: Tensor) -> EarlierLeaves:
+    """The leaves of all margins, in numbers of the kind of ``like``."""
+    starts = np.cumsum([0, *(len(tree.boxes) for tree in region.found)])
+    column = np.concatenate([tree.leaf + start for tree, start in zip(region.found, starts[:-1], strict=True)])
+    margin = np.repeat(np.arange(len(region.found)), np.diff(starts))
+    neuron, sign, beta, row = (
+        np.concatenate([getattr(tree, name) for tree in region.found]) for name in ("relu", "sign", "beta", "slopes")
+    )
+    whole, places = partial(torch.as_tensor, device=like.device, dtype=torch.long), torch.as_tensor
+    multipliers = places(beta).to(like).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)  # a proof rests on their being ≥ 0
+    splits = SplitColumns(whole(neuron), whole(column), places(sign).to(like), multipliers)
+    return EarlierLeaves(
+        layers, whole(margin), splits, whole(row.astype(np.int64)), places(region.slopes).to(like.device)
+    )
 
 
 def _rows(label: int, classes: int) -> Array:

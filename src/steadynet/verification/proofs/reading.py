@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -37,15 +38,20 @@ class StoredRegion:
         kept: per ReLU layer, the elements that are kept; kept ReLUs are numbered over all layers.
         refined: per ReLU layer, the slopes behind its refined bounds (2, kept, kept before), or None.
         slopes: (rows, kept ReLUs), lower slopes of leaves; row 0 stands for default ones.
-        trees: per violation, its leaves, which together are everything.
+        found: per violation, the leaves of its tree, which together are everything.
         halves: whether the box is halved somewhere. Then leaves speak of parts of it.
     """
 
     kept: list[Index]
     refined: list[Array | None]
     slopes: NDArray[np.float32]
-    trees: list[list[StoredLeaf]]
+    found: list[Leaves]
     halves: bool
+
+    @cached_property
+    def trees(self) -> list[list[StoredLeaf]]:
+        """Per violation, its leaves one by one."""
+        return [_leaves(tree) for tree in self.found]
 
 
 def sizes_of(network: Network) -> list[int]:
@@ -91,7 +97,7 @@ def _region(source: Source, sizes: Sequence[int], violations: Sequence[Violation
     boxes = Boxes(violations[0].lower, violations[0].upper)
     trees = [read_tree(source, boxes, total, len(violation.bound)) for violation in violations]
     require(all((tree.slopes < len(slopes)).all() for tree in trees), "slopes that are not there")
-    return StoredRegion(kept, refined, slopes, [_leaves(tree) for tree in trees], len(boxes.corners) > 1)
+    return StoredRegion(kept, refined, slopes, trees, len(boxes.corners) > 1)
 
 
 def _shares(source: Source, width: int) -> NDArray[np.float32]:

@@ -77,19 +77,18 @@ def refined_slopes(hints: ProofHints, kept: Sequence[NDArray[np.int64]], sizes: 
     """The slopes behind refined inner bounds, per ReLU layer: (2, kept, kept before), or None."""
     result: list[Array | None] = [None] * len(kept)
     places = _places(hints, kept, sizes)
-    if places is None or not hints.layers:
+    if places is None:
         return result
     order = {position: number for number, position in enumerate(hints.relus)}
-    for layer, noted in hints.refined.items():
-        refined = hints.layers[layer]
-        number = order.get(refined.position, len(kept))
+    for position, known in hints.refined.items():
+        refined, number = known.layer, order.get(position, len(kept))
         if number >= len(kept):
             continue
         first = sum(map(len, kept[:number]))
-        before = np.concatenate([places[other.position][other.elements.numpy()] for other in hints.layers[:layer]])
-        own = places[refined.position][refined.elements.numpy()]
+        before = np.concatenate([places[other.position][other.elements.numpy()] for other in known.before])
+        own = places[position][refined.elements.numpy()]
         slopes = np.zeros((2, len(kept[number]), first))
-        for bounds, columns in noted:
+        for bounds, columns in known.notes:
             side, neuron = np.divmod(bounds.numpy(), len(own))
             values = np.clip(np.nan_to_num(columns.double().numpy()), 0, 1)  # (neurons before, bounds)
             used = own[neuron] >= 0

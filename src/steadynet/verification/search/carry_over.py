@@ -15,9 +15,9 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.condensed_part import Part
+from steadynet.verification.search.earlier_leaves import EarlierProof
 
 MOST_BYTES = 16 << 20  # that the subproblems of one property may take
 
@@ -77,26 +77,6 @@ def _places(layers: Sequence[Neurons], network: CondensedNetwork) -> tuple[Tenso
         places.append(place[elements])
         signs.append(sign)
     return torch.cat(places), torch.cat(signs)
-
-
-@dataclass(frozen=True)
-class EarlierProof:
-    """The proof of the same property of another network, with ReLU layers of the same sizes.
-
-    Attributes:
-        layers: the neurons that it speaks of.
-        parts: per margin, its subproblems: together they are everything.
-        refined: per position of a layer, the slopes behind its refined bounds (:mod:`refinement_by_slopes`).
-    """
-
-    layers: tuple[NumberedNeurons, ...]
-    parts: Mapping[int, tuple[Part, ...]]
-    refined: Mapping[int, Tensor]
-
-    def groups(self) -> dict[int, tuple[PartGroup, ...]]:
-        """The subproblems of each margin, to begin a search with."""
-        layers = tuple(Neurons(layer.position, layer.elements) for layer in self.layers)
-        return {margin: (PartGroup(layers, parts),) for margin, parts in self.parts.items()}
 
 
 @dataclass

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
-from steadynet.bounds.condensed_refinement import NoteSlopes, refined_by_condensed
+from steadynet.bounds.condensed_refinement import NoteSlopes, no_note, refined_by_condensed
 from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.graph.maxima import has_maxima
@@ -110,7 +110,7 @@ def _search_refined(state: SearchState, decisions: Decisions, index: int) -> Non
         margins = (state.lower[index] <= 0).nonzero().flatten()
         if attack_from_random_points(network, decisions, index, margins, budget.restarts, budget.attack_steps):
             return
-    whole, bounds = refined_by_condensed(network, REFINEMENT, out_of_time, *_noting(decisions, index, network)), {}
+    whole, bounds = refined_by_condensed(network, REFINEMENT, out_of_time, _noting(decisions, index, network)), {}
     for position, better in whole.bounds.items():
         lower, upper = (side.clone() for side in state.network.bounds[position])
         lower[index], upper[index] = better.lower[0], better.upper[0]
@@ -125,8 +125,8 @@ def _search_refined(state: SearchState, decisions: Decisions, index: int) -> Non
         carried.keep_bounds(whole, 0)
 
 
-def _noting(decisions: Decisions, index: int, network: CondensedNetwork) -> list[NoteSlopes]:
-    return [partial(decisions.hints[index].refinement, network.layers)] if decisions.hints else []
+def _noting(decisions: Decisions, index: int, network: CondensedNetwork) -> NoteSlopes:
+    return partial(decisions.hints[index].refinement, network.layers) if decisions.hints else no_note
 
 
 def _condensed(

@@ -10,24 +10,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import LowerBound, RelaxedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.condensed_bounds import (
-    ColumnBounds,
-    Columns,
-    SplitColumns,
-    ascend,
-    margins_at,
-    repair,
-    whole_query,
-)
-from steadynet.bounds.optimised import Ascent
-from steadynet.bounds.precision import in_float64
+from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at
+from steadynet.bounds.whole_pass import WholePass
 from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.search.branching import SIGNS
 from steadynet.verification.search.carry_over import CarryOver, PartGroup
@@ -51,7 +40,6 @@ MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond 
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
 LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
 ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
-REPAIR = Ascent(iterations=8, slope_rate=0.2, multiplier_rate=0.1)  # of parts that another network's proof left
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
@@ -85,7 +73,7 @@ class CondensedSplitting:
             0.0  # how many subproblems the last batch is likely to lead to, if all splits gain as its first did
         )
         self.waiting: list[Part] = []  # their bounds are positive on the condensed network: a pass is to prove them
-        self.rounding = 0.0  # what rounding takes off a bound, as seen in the last proofs
+        self.proving = WholePass(network.whole, state.batch.margins[index])
         self.least: dict[int, float] = {}  # per margin, the least bound of its parts that a pass has proved
         self.settler = LeafSettler(state, decisions)
         self.capacity = QUEUE_MEMORY // (2 * network.neurons + 4096)
@@ -133,7 +121,7 @@ class CondensedSplitting:
             decisions.subproblems[self.index] += sum(bool(part.neurons) for part in batch)
             taken += len(batch)
             self._branch(batch)
-            if not self.open or not self.rounding or len(self.waiting) >= PROOFS_AT_ONCE:
+            if not self.open or not self.proving.rounding or len(self.waiting) >= PROOFS_AT_ONCE:
                 self._prove_waiting()
             decisions.charge([self.index])
             if limit is not None and self.expected > MOST_EXPECTED:
@@ -146,26 +134,6 @@ class CondensedSplitting:
             decisions.charge([self.index])
         if self.carried is not None and self.decisions.verdicts.get(self.index) is Verdict.UNSAT:
             self.carried.keep_proof(self.network, self.proof, self.empty)
-
-    def prove_first_parts(self) -> None:
-        """Bound all parts with the slopes and multipliers that they have, or nearly these; queue what is not proved."""
-        parts = [entry[2] for entry in self.open]
-        self.open, left = [], list[Part]()
-        for start in range(0, len(parts), self.state.batch.budget.batch):
-            some = parts[start : start + self.state.batch.budget.batch]
-            if self.decisions.out_of_time([self.index])():
-                left += some
-                continue
-            self.decisions.subproblems[self.index] += sum(bool(part.neurons) for part in some)
-            columns, out_of_time = self._columns(some), self.decisions.out_of_time([self.index])
-            bounds = repair(self.network, columns, REPAIR, out_of_time, self.rounding)
-            some = _with_results(some, columns, bounds)
-            promising = self._promising(bounds)
-            likely = [part for part, is_promising in zip(some, promising, strict=True) if is_promising]
-            proved = iter(self._proved(likely))
-            left += [part for part, row in zip(some, promising, strict=True) if not (row and next(proved))]
-        self.batches += 1  # what comes now is no root
-        self._push(left)
 
     def open_parts(self) -> list[Part]:
         """The parts that are not proved."""
@@ -193,7 +161,7 @@ class CondensedSplitting:
         out_of_time = self.decisions.out_of_time([self.index])
         batch = self._columns(parts)
         ascent = BRANCH if self.batches else ROOT_AGAIN if self.is_warm else SLOPES
-        found = ascend(self.network, batch, ascent, out_of_time, self.rounding)
+        found = ascend(self.network, batch, ascent, out_of_time, self.proving.rounding)
         self._try_minimisers(batch, found)
         if self.index not in self.decisions.open:
             return
@@ -246,7 +214,7 @@ class CondensedSplitting:
 
     def _promising(self, bounds: Tensor) -> list[bool]:
         """Whether a pass over the whole network is likely to prove each part: rounding must leave something of it."""
-        return (bounds > self.rounding / 2).tolist()
+        return self.proving.promising(bounds).tolist()
 
     def _prove_waiting(self) -> None:
         """Prove the parts that wait for it; those that a pass does not prove are split further."""
@@ -259,17 +227,7 @@ class CondensedSplitting:
         """Whether each part is proved by a pass over the whole network in which every rounding is counted."""
         if not parts:
             return []
-        batch = self._columns(parts)
-        with torch.no_grad():
-            found = self._whole_pass(batch, self.relaxed)
-            bound = found.proved
-            assert found.error is not None
-            self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
-            # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
-            doubtful = (~(bound > 0) & (found.value > self.rounding / 2)).nonzero().flatten()
-            if len(doubtful):
-                again = self._whole_pass(batch.restricted(doubtful), self.relaxed_in_float64)
-                bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
+        bound = self.proving.bounds(self.network.layers, self._columns(parts))
         for part, proved in zip(parts, bound.tolist(), strict=True):
             if proved > 0:
                 self._keep(part)
@@ -282,20 +240,6 @@ class CondensedSplitting:
     def _keep(self, part: Part) -> None:
         if self.carried is not None and self.carried.earlier is None:
             self.proof.append(part)
-
-    def _whole_pass(self, batch: Columns, relaxed: RelaxedNetwork) -> LowerBound:
-        split, query = whole_query(self.network, batch, relaxed, self.state.batch.margins[self.index])
-        return split.lower(query)
-
-    @cached_property
-    def relaxed(self) -> RelaxedNetwork:
-        """The whole network over the box of the property, without a split."""
-        return self.network.whole.relaxed()
-
-    @cached_property
-    def relaxed_in_float64(self) -> RelaxedNetwork:
-        """The same in float64."""
-        return in_float64(self.network.whole).relaxed()
 
     def _split(
         self, batch: Columns, found: ColumnBounds, parts: Sequence[Part], out_of_time: Callable[[], bool]

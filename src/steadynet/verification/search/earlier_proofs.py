@@ -1,31 +1,52 @@
 """A search that begins with the proof of the same property of another network: before fine-tuning, pruning, rounding.
 
-The parts of that proof are everything, whatever the network is. Each is bounded once on the new network, with the
-slopes and multipliers that proved it on the old one. What fails is an open subproblem of the ordinary search.
+The leaves of that proof are everything, whatever the network is. Some of them, or all if they are few, are bounded at
+once by a pass over the new network, with the slopes and multipliers that proved them on the old one. Those that fail
+are repaired by a short ascent on the condensed network, where bounds of inner neurons are refined first if many fail.
+What still fails is an open subproblem of the ordinary search.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
-from steadynet.bounds.condensed import CondensedNetwork, condense, condensed_size
+from steadynet.bounds.condensed import ChosenNeurons, CondensedNetwork, condense, condensed_size
+from steadynet.bounds.condensed_bounds import Columns, lower, repair
+from steadynet.bounds.condensed_refinement import no_note, refined_by_condensed
+from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError
+from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.refinement_by_slopes import refined_by_slopes
+from steadynet.bounds.whole_pass import Choices, WholePass
 from steadynet.graph.maxima import has_maxima
 from steadynet.graph.operations import Interval
 from steadynet.verification.properties import DecidedBy
-from steadynet.verification.search.carry_over import CarryOver, EarlierProof
+from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.condensed_attack import attack_from_random_points
+from steadynet.verification.search.condensed_part import Part
 from steadynet.verification.search.condensed_search import MOST_ENTRIES, can_condense
 from steadynet.verification.search.condensed_splitting import CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
+from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof, held_of, parts_of
+from steadynet.verification.search.earlier_tree import EarlierTree, Node
 from steadynet.verification.search.property_batch import SearchState
+from steadynet.verification.search.root_bounds import REFINEMENT
 
 FIRST_LOOK = 32  # subproblems, after which inner bounds are refined, if the earlier proof did without that
+AT_ONCE = 96  # leaves of a proof that a pass over the whole network tries as they are
+MANY = 200  # leaves that are likely to fail, from which on it pays to refine inner bounds
+LEAVES_AT_ONCE = 4096  # that subproblems are made of
+FEW = 64  # subproblems, up to which nothing is attacked before they are searched
+BATCH = 256  # subproblems bounded at once
+ROOM = 1.5  # times what rounding took off the last bounds
+REPAIR = Ascent(iterations=8, slope_rate=0.2, multiplier_rate=0.1)
+CAREFUL_REPAIR = Ascent(iterations=12, slope_rate=0.1, multiplier_rate=0.1)  # where few subproblems are left
 
 
 def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> SearchState:
@@ -39,7 +60,10 @@ def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> Searc
     for index in sorted(decisions.open):
         earlier = state.batch.carried[index].earlier_proof(state.network)
         if earlier is not None:
-            state = _Attempt(state, decisions, index, earlier).run()
+            attempt = _Attempt(state, decisions, index, earlier)
+            attempt.run()
+            state = attempt.state
+        decisions.charge([index])
     return state
 
 
@@ -50,67 +74,176 @@ class _Attempt:
         self.state, self.decisions, self.index, self.earlier = state, decisions, index, earlier
         self.carried: CarryOver = state.batch.carried[index]
         self.out_of_time = decisions.out_of_time([index])
+        self.whole = state.network.of_properties(torch.tensor([index], device=state.lower.device))
+        self.least: dict[int, float] = {}  # per margin, the least bound of its leaves that are proved
+        self.is_refined = bool(earlier.refined)
 
-    def run(self) -> SearchState:
-        """Bound the parts; search on if some are left, to the end if inner bounds are as good as they get."""
-        network = self._condensed()
-        self.decisions.charge([self.index])
-        if network is None or self.index not in self.decisions.open:
-            return self.state
-        self.carried.parts = self.earlier.groups()
-        search = CondensedSplitting(self.state, self.decisions, self.index, network, self.carried)
-        search.prove_first_parts()
-        least = float(search.proved_lower().min())
-        if not search.open:
-            if not least > 0:  # no part speaks of some margin: the ordinary search decides
-                self.carried.parts = {}
-                return self.state
-            self.decisions.prove(self.index, least, DecidedBy.EARLIER_PROOF)
-        elif not self._refuted(search):
-            search.run(None if self.earlier.refined else FIRST_LOOK)
-        self.decisions.charge([self.index])
-        return self._left(search, network) if self.index in self.decisions.open else self.state
+    def run(self) -> None:
+        """Bound the leaves; repair what fails; search on with what is left."""
+        if condensed_size(self.whole) > MOST_ENTRIES:
+            return
+        open_margins = self.state.lower[self.index] <= 0
+        if self.decisions.hints:
+            for margin in open_margins.nonzero().flatten().tolist():
+                self.decisions.hints[self.index].begin(self.state.batch.graph, margin)
+        if self.is_refined:
+            self._refine_by_slopes()
+        self.proving = WholePass(self.whole, self.state.batch.margins[self.index])
+        leaves = self.earlier.leaves
+        leaves = leaves.of(open_margins[leaves.margin].nonzero().flatten()).not_empty(self.whole)
+        left, failed = self._tried(leaves)
+        self._close_margins(left.margin)
+        if bool((self.state.lower[self.index] > 0).all()):
+            margin = float(self.state.lower[self.index].min())
+            self.decisions.prove(self.index, margin, DecidedBy.EARLIER_PROOF)
+        elif len(left):
+            network = self._condensed()
+            if network is not None:
+                self._repair(network, left, failed * len(leaves) > MANY)
 
-    def _condensed(self) -> CondensedNetwork | None:
-        """The condensed network, with inner bounds from the slopes of the earlier proof; None if it would be large."""
-        state, rows = self.state, torch.tensor([self.index], device=self.state.lower.device)
-        whole = state.network.of_properties(rows)
-        if condensed_size(whole) > MOST_ENTRIES:
-            return None
-        if self.earlier.refined:
-            whole = self._refined(whole)
-        try:
-            network = condense(whole, state.batch.margins[self.index], state.batch.budget.memory, self.out_of_time)
-        except OutOfTimeError:
-            return None
-        return network if network.is_finite() else None
+    def _refine_by_slopes(self) -> None:
+        """Bounds of inner neurons from the slopes of the earlier proof."""
+        hints, index, layers = self.decisions.hints, self.index, self.earlier.layers
+        note = partial(hints[index].refinement, layers) if hints else no_note
+        self._take(refined_by_slopes(self.whole, layers, self.earlier.refined, self.out_of_time, note))
 
-    def _refined(self, whole: BoundedNetwork) -> BoundedNetwork:
-        layers, hints, index = self.earlier.layers, self.decisions.hints, self.index
-        notes = [partial(hints[index].refinement, layers)] if hints else []
-        whole = refined_by_slopes(whole, layers, self.earlier.refined, self.out_of_time, *notes)
-        if hints:
-            for margin in range(self.state.lower.shape[1]):
-                hints[index].go_on(margin)  # so that a proof takes the refined bounds
-        bounds = {}
+    def _take(self, whole: BoundedNetwork) -> None:
+        """Go on with better bounds of inner neurons."""
+        self.whole, index, bounds = whole, self.index, {}
         for position, better in whole.bounds.items():
             lower, upper = (side.clone() for side in self.state.network.bounds[position])
             lower[index], upper[index] = better.lower[0], better.upper[0]
             bounds[position] = Interval(lower, upper)
         self.state = replace(self.state, network=replace(self.state.network, bounds=bounds))
-        return whole
+        if self.decisions.hints:
+            for margin in range(self.state.lower.shape[1]):
+                self.decisions.hints[index].go_on(margin)  # so that a proof takes the refined bounds
+
+    def _tried(self, leaves: EarlierLeaves) -> tuple[EarlierLeaves, float]:
+        """Bound some leaves as they are; those that are not proved, and the share of the tried ones that failed."""
+        if not len(leaves):
+            return leaves, 0.0
+        step = -(-len(leaves) // AT_ONCE)
+        some = torch.arange(0, len(leaves), step, device=leaves.margin.device)
+        choices = leaves.of(some).on_whole(self.proving.relaxed)
+        proved = self._proved(self.earlier.layers, choices)
+        left = torch.ones(len(leaves), dtype=torch.bool, device=some.device)
+        left[some[proved]] = False
+        return leaves.of(left.nonzero().flatten()), float((~proved).float().mean())
+
+    def _proved(self, layers: Sequence[ChosenNeurons], batch: Choices) -> Tensor:
+        """Whether each subproblem is proved by a pass over the whole network; a mask."""
+        self.decisions.subproblems[self.index] += len(batch.splits.column.unique())
+        bounds = self.proving.bounds(layers, batch)
+        proved = bounds > 0
+        for margin, bound in zip(batch.margin[proved].tolist(), bounds[proved].tolist(), strict=True):
+            self.least[margin] = min(self.least.get(margin, bound), bound)
+        if self.decisions.hints:
+            some, hints = batch.restricted(proved.nonzero().flatten()), self.decisions.hints[self.index]
+            slopes = some.slopes.t().half()
+            for row, (margin, held) in enumerate(zip(some.margin.tolist(), held_of(some), strict=True)):
+                hints.condensed_leaf(margin, layers, held, slopes[row])
+        return proved
+
+    def _close_margins(self, left: Tensor) -> None:
+        """Note the bounds of the margins whose leaves are all proved; (n,) are the margins of the others."""
+        lower, still_open = self.state.lower.clone(), set(left.tolist())
+        for margin, bound in self.least.items():
+            if margin not in still_open:
+                lower[self.index, margin] = max(float(lower[self.index, margin]), bound)
+        self.state = replace(self.state, lower=lower)
+
+    def _condensed(self) -> CondensedNetwork | None:
+        """The condensed network; None if something overflows, or time is over."""
+        batch = self.state.batch
+        try:
+            network = condense(self.whole, batch.margins[self.index], batch.budget.memory, self.out_of_time)
+        except OutOfTimeError:
+            return None
+        return network if network.is_finite() else None
+
+    def _repair(self, network: CondensedNetwork, leaves: EarlierLeaves, refine: bool) -> None:
+        """Raise the bounds of leaves and prove them; search on with those that are left."""
+        if refine:
+            network = self._refined_further(network)
+            leaves = leaves.not_empty(self.whole)
+        parts = list[Part]()
+        for rows in torch.arange(len(leaves), device=leaves.margin.device).split(LEAVES_AT_ONCE):
+            parts += self._repaired(EarlierTree(network, leaves.of(rows).on_condensed(network)))
+        self._close_margins(torch.tensor([part.margin for part in parts]))
+        if bool((self.state.lower[self.index] > 0).all()):
+            margin = float(self.state.lower[self.index].min())
+            self.decisions.prove(self.index, margin, DecidedBy.EARLIER_PROOF)
+        else:
+            self._search(network, parts)
+
+    def _repaired(self, tree: EarlierTree) -> list[Part]:
+        """Prove the leaves of a tree, many by one bound where that is positive; those that are not proved."""
+        waiting, failed, likely, parts = tree.roots(), list[Node](), list[Node](), list[Part]()
+        if len(tree.depth) <= AT_ONCE:  # most of what these have in common is proved already
+            waiting, failed = [], tree.leaves()
+        while (waiting or likely) and not self.out_of_time():
+            some, waiting = waiting[:BATCH], waiting[BATCH:]
+            bounds = lower(tree.network, tree.columns(some)).lower if some else torch.zeros(0)
+            for node, is_positive in zip(some, (bounds > self._enough()).tolist(), strict=True):
+                if is_positive:
+                    likely.append(node)
+                else:
+                    (failed if node.is_leaf else waiting).extend(tree.sides(node))
+            if len(likely) >= BATCH or not waiting:
+                proved = self._proved(tree.network.layers, tree.columns(likely)).tolist() if likely else []
+                for node in (node for node, is_proved in zip(likely, proved, strict=True) if not is_proved):
+                    (failed if node.is_leaf else waiting).extend(tree.sides(node))
+                likely = []
+        failed += waiting + likely
+        for start in range(0, len(failed), BATCH):
+            parts += self._not_repaired(tree.network, tree.columns(failed[start : start + BATCH]))
+        return parts
+
+    def _not_repaired(self, network: CondensedNetwork, columns: Columns) -> list[Part]:
+        """Raise the bounds of some subproblems and prove them; those that are not proved."""
+        ascent = CAREFUL_REPAIR if len(columns) <= FEW else REPAIR
+        bounds = repair(network, columns, ascent, self.out_of_time, self._enough())
+        still_open = torch.ones(len(columns), dtype=torch.bool, device=bounds.device)
+        likely = self.proving.promising(bounds).nonzero().flatten()
+        if len(likely) and not self.out_of_time():
+            still_open[likely] = ~self._proved(network.layers, columns.restricted(likely))
+        left = still_open.nonzero().flatten()
+        return parts_of(columns.restricted(left), bounds[left])
+
+    def _enough(self) -> float:
+        """A bound of the condensed network beyond which a pass over the whole one hardly fails."""
+        return ROOM * self.proving.rounding
+
+    def _refined_further(self, network: CondensedNetwork) -> CondensedNetwork:
+        """Tighter bounds of inner neurons: of the last layer only, if those of the others have been refined."""
+        hints, rounding = self.decisions.hints, self.proving.rounding
+        note = partial(hints[self.index].refinement, network.layers) if hints else no_note
+        first = len(network.layers) - 1 if self.is_refined else 1
+        self._take(refined_by_condensed(network, REFINEMENT, self.out_of_time, note, first))
+        self.is_refined = True
+        self.proving = WholePass(self.whole, self.state.batch.margins[self.index])
+        self.proving.rounding = rounding
+        return condensed_further(network, self.whole)
+
+    def _search(self, network: CondensedNetwork, parts: list[Part]) -> None:
+        """The ordinary search of what is left, to the end if inner bounds are as good as they get."""
+        self.carried.go_on_with(network, parts)
+        search = CondensedSplitting(self.state, self.decisions, self.index, network, self.carried)
+        search.least.update(self.least)
+        search.batches += 1  # what comes now is no root
+        if len(parts) <= FEW or not self._refuted(search):
+            search.run(None if self.is_refined else FIRST_LOOK)
+        self.decisions.charge([self.index])
+        if self.index in self.decisions.open:
+            lower = self.state.lower.clone()
+            lower[self.index] = search.proved_lower()
+            if not search.leaves:  # which may have left doubts
+                self.carried.go_on_with(network, search.open_parts())
+            self.state = replace(self.state, lower=lower, condensed=self.state.condensed | {self.index})
 
     def _refuted(self, search: CondensedSplitting) -> bool:
         """A short attack: a property that was proved before may have a counterexample now."""
         margins = torch.tensor(sorted(search.open_margins()), device=self.state.lower.device)
         steps, restarts = self.state.batch.budget.attack_steps // 2, min(1, self.state.batch.budget.restarts)
         return attack_from_random_points(search.network, self.decisions, self.index, margins, restarts, steps)
-
-    def _left(self, search: CondensedSplitting, network: CondensedNetwork) -> SearchState:
-        """The state in which later stages go on with the parts that are open; with all, if programs settled some."""
-        lower = self.state.lower.clone()
-        lower[self.index] = search.proved_lower()
-        if not search.leaves:  # which may have left doubts
-            self.carried.go_on_with(network, search.open_parts())
-        condensed = self.state.condensed | {self.index}
-        return replace(self.state, lower=lower, condensed=condensed)

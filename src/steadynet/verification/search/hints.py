@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
-from steadynet.bounds.condensed import CondensedLayer
-from steadynet.bounds.condensed_refinement import ChosenNeurons
+from steadynet.bounds.condensed import ChosenNeurons
 from steadynet.graph.graph import Graph
 from steadynet.verification.search.subproblem import Split
 
@@ -43,6 +42,21 @@ class Cut:
 
 
 @dataclass
+class RefinedLayer:
+    """The slopes behind refined bounds of a layer.
+
+    Attributes:
+        layer: which neurons have such bounds.
+        before: the neurons before them, which the slopes are those of.
+        notes: (bounds, slopes) as ``refined_by_condensed`` notes them.
+    """
+
+    layer: ChosenNeurons
+    before: tuple[ChosenNeurons, ...]
+    notes: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+
+@dataclass
 class ProofHints:
     """What is known of the proof of one property.
 
@@ -51,8 +65,7 @@ class ProofHints:
         leaves: per margin, its proved subproblems.
         cuts: the boxes that were halved, in their order.
         rounds: per margin, how often its search began; from the second time on, with refined inner bounds.
-        layers: the layers of the condensed network whose inner bounds were refined.
-        refined: per number of such a layer, (bounds, slopes) as ``refined_by_condensed`` notes them.
+        refined: per position of a ReLU layer whose inner bounds were refined, the slopes behind them.
         margin: the smallest margin, if CROWN proves the property at once.
         unstable: per ReLU layer, the neurons that are unstable there, or almost.
     """
@@ -61,8 +74,7 @@ class ProofHints:
     leaves: dict[int, list[LeafHint]] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
     rounds: dict[int, int] = field(default_factory=dict)
-    layers: tuple[ChosenNeurons, ...] = ()
-    refined: dict[int, list[tuple[Tensor, Tensor]]] = field(default_factory=dict)
+    refined: dict[int, RefinedLayer] = field(default_factory=dict)
     margin: float | None = None
     unstable: list[Tensor] = field(default_factory=list)
 
@@ -90,7 +102,7 @@ class ProofHints:
         self.leaves.setdefault(margin, []).append(LeafHint(tuple(splits), known))
 
     def condensed_leaf(
-        self, margin: int, layers: Sequence[CondensedLayer], splits: Sequence[tuple[int, int, float]], slopes: Tensor
+        self, margin: int, layers: Sequence[ChosenNeurons], splits: Sequence[tuple[int, int, float]], slopes: Tensor
     ) -> None:
         """Note a proved subproblem of a condensed network: (neuron, sign, multiplier), and a slope per neuron."""
         known = {layer.position: (layer.elements, slopes[layer.rows]) for layer in layers}
@@ -103,9 +115,12 @@ class ProofHints:
         self.leaves.setdefault(margin, []).append(LeafHint(tuple(held), known))
 
     def refinement(self, layers: Sequence[ChosenNeurons], number: int, bounds: Tensor, slopes: Tensor) -> None:
-        """Note the slopes behind refined bounds of a layer of a condensed network."""
-        self.layers = tuple(layers)
-        self.refined.setdefault(number, []).append((bounds, slopes.half()))
+        """Note the slopes behind refined bounds of a layer; those of an earlier refinement of it are forgotten."""
+        position, before = layers[number].position, tuple(layers[:number])
+        known = self.refined.get(position)
+        if known is None or known.layer is not layers[number]:
+            known = self.refined[position] = RefinedLayer(layers[number], before)
+        known.notes.append((bounds, slopes.half()))
 
     def cut(self, lower: Tensor, upper: Tensor, axis: Tensor, middle: Tensor) -> None:
         """Note boxes that are halved: corners (n, inputs), inputs (n,), places (n,)."""

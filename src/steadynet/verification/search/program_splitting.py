@@ -14,9 +14,10 @@ import numpy as np
 import torch
 
 from steadynet.bounds.condensed import CondensedNetwork, condense
-from steadynet.bounds.condensed_bounds import Columns, SplitColumns, whole_query
+from steadynet.bounds.condensed_bounds import Columns, SplitColumns
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.precision import in_float64, on_cpu
+from steadynet.bounds.whole_pass import whole_query
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.branching import SIGNS
 from steadynet.verification.search.condensed_search import search_condensed
@@ -216,7 +217,7 @@ class _MarginTree:
         margin = torch.full((len(rows),), self.margin, device="cpu")
         batch = Columns.of(self.network, margin, slopes, splits)
         margins = self.state.batch.margins[self.index].detach().cpu()
-        split, query = whole_query(self.network, batch, self.relaxed, margins)
+        split, query = whole_query(self.network.layers, batch, self.relaxed, margins)
         with torch.no_grad():
             found = split.lower(query)
         assert found.error is not None

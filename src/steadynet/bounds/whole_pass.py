@@ -1,0 +1,127 @@
+"""Passes over the whole network of one property that prove subproblems, whatever found their slopes and multipliers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery, LowerBound, RelaxedNetwork
+from steadynet.bounds.condensed import ChosenNeurons
+from steadynet.bounds.condensed_bounds import SplitColumns
+from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.precision import in_float64
+from steadynet.bounds.relaxation import Relaxation, Slopes
+
+
+class Choices(Protocol):
+    """What a pass over the whole network needs to know of a batch of subproblems: :class:`Columns` say it."""
+
+    @property
+    def margin(self) -> Tensor:
+        """The margins, (n,)."""
+
+    @property
+    def slopes(self) -> Tensor:
+        """The slopes of lower lines, (neurons, n)."""
+
+    @property
+    def splits(self) -> SplitColumns:
+        """The split ReLUs."""
+
+    def restricted(self, columns: Tensor) -> Choices:
+        """Some of the subproblems."""
+
+
+class WholePass:
+    """Bounds subproblems of one property with every rounding counted.
+
+    Args:
+        whole: the network over the box of the property.
+        margins: (margins, outputs), the margins as coefficients of the output.
+
+    Attributes:
+        rounding: what rounding takes off a bound, as seen in the last pass; 0 before the first one.
+    """
+
+    def __init__(self, whole: BoundedNetwork, margins: Tensor) -> None:
+        self.whole, self.margins, self.rounding = whole, margins, 0.0
+
+    def promising(self, bounds: Tensor) -> Tensor:
+        """Whether a pass is likely to prove subproblems with these computed bounds: rounding must leave something."""
+        return bounds > self.rounding / 2
+
+    def bounds(self, layers: Sequence[ChosenNeurons], batch: Choices) -> Tensor:
+        """Lower bounds of the margins of a batch, (n,): a positive one is a proof.
+
+        Args:
+            layers: which ReLUs the slopes and splits of the batch speak of.
+            batch: the subproblems.
+        """
+        with torch.no_grad():
+            found = self._lower(layers, batch, self.relaxed)
+            bound = found.proved
+            assert found.error is not None
+            self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
+            # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
+            doubtful = (~(bound > 0) & self.promising(found.value)).nonzero().flatten()
+            if len(doubtful):
+                again = self._lower(layers, batch.restricted(doubtful), self.relaxed_in_float64)
+                bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
+        return bound
+
+    def _lower(self, layers: Sequence[ChosenNeurons], batch: Choices, relaxed: RelaxedNetwork) -> LowerBound:
+        split, query = whole_query(layers, batch, relaxed, self.margins)
+        return split.lower(query)
+
+    @cached_property
+    def relaxed(self) -> RelaxedNetwork:
+        """The whole network over the box of the property, without a split."""
+        return self.whole.relaxed()
+
+    @cached_property
+    def relaxed_in_float64(self) -> RelaxedNetwork:
+        """The same in float64."""
+        return in_float64(self.whole).relaxed()
+
+
+def whole_query(
+    layers: Sequence[ChosenNeurons], batch: Choices, relaxed: RelaxedNetwork, margins: Tensor
+) -> tuple[RelaxedNetwork, BoundQuery]:
+    """The same batch on the whole network: its ReLUs with the splits applied, and what to bound.
+
+    Args:
+        layers: which ReLUs the slopes and splits speak of, such as the layers of a condensed network.
+        batch: the columns. Slopes that a ReLU cannot have are pulled into its range.
+        relaxed: the whole network over the box of the property, relaxed without a split, in any precision.
+        margins: (margins, outputs), the margins as coefficients of the output.
+    """
+    count, splits, margins = len(batch.margin), batch.splits, margins.to(relaxed.network.box.lower)
+    lines, slopes, multipliers = dict(relaxed.relaxations), {}, {}
+    for layer in layers:
+        base, shape = relaxed.relaxations[layer.position], (count, *layer.shape)
+        values = base.lower_slope.flatten(1).repeat(count, 1)
+        unstable = base.upper_shift.flatten()[layer.elements] > 0
+        own = batch.slopes[layer.rows][unstable].t().to(values).clamp(base.slope, 1.0)
+        values[:, layer.elements[unstable]] = own
+        within = splits.within(layer.rows)
+        if within is not None:
+            here, neuron, column = within
+            index = column, layer.elements[neuron]
+            upper_slope, shift = (side.flatten(1).repeat(count, 1) for side in (base.upper_slope, base.upper_shift))
+            values[index] = upper_slope[index] = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
+            shift[index] = 0.0
+            lines[layer.position] = Relaxation(
+                values.view(shape), upper_slope.view(shape), shift.view(shape), base.slope
+            )
+            pull = torch.zeros_like(values)
+            pull[index] = (splits.beta[here] * splits.sign[here]).to(values)
+            multipliers[layer.position] = pull.view(shape)
+        slopes[layer.position] = values.view(shape)
+    functions = LinearFunctions(margins[batch.margin])
+    query = BoundQuery(relaxed.network.output, functions, slopes=Slopes.fixed(slopes), multipliers=multipliers or None)
+    return replace(relaxed, relaxations=lines), query

@@ -1,0 +1,142 @@
+"""The leaves of a proof of another network, as a few arrays: there may be thousands, and most need one pass only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
+from steadynet.bounds.condensed import CondensedNetwork
+from steadynet.bounds.condensed_bounds import Columns, SplitColumns
+from steadynet.bounds.refinement_by_slopes import NumberedNeurons
+from steadynet.bounds.whole_pass import Choices
+from steadynet.verification.search.condensed_part import Part
+
+
+@dataclass(frozen=True)
+class LeafChoices:
+    """Leaves for a pass over the whole network: margins (n,), slopes (neurons, n) and splits."""
+
+    margin: Tensor
+    slopes: Tensor
+    splits: SplitColumns
+
+    def restricted(self, columns: Tensor) -> LeafChoices:
+        """Some of the leaves."""
+        splits = self.splits.restricted(columns, len(self.margin))
+        return LeafChoices(self.margin[columns], self.slopes[:, columns], splits)
+
+
+@dataclass(frozen=True)
+class EarlierLeaves:
+    """Leaves of trees, one tree per margin; those of one tree together are everything, whatever the network is.
+
+    Attributes:
+        layers: the neurons that they speak of.
+        margin: (n,), the margin of each leaf.
+        splits: the ReLUs that each leaf holds on one side, with multipliers ≥ 0.
+        row: (n,), its row in the table of slopes; row 0 stands for those of CROWN.
+        table: (rows, neurons), lower slopes.
+    """
+
+    layers: tuple[NumberedNeurons, ...]
+    margin: Tensor
+    splits: SplitColumns
+    row: Tensor
+    table: Tensor
+
+    def __len__(self) -> int:
+        return len(self.margin)
+
+    def of(self, chosen: Tensor) -> EarlierLeaves:
+        """Some of the leaves, by their numbers."""
+        splits = self.splits.restricted(chosen, len(self))
+        return replace(self, margin=self.margin[chosen], splits=splits, row=self.row[chosen])
+
+    def not_empty(self, network: BoundedNetwork) -> EarlierLeaves:
+        """Without the leaves that hold a ReLU on the side where it never is in the box of a network.
+
+        Such a leaf is empty: at most it holds points of its edge, which belong to the leaf across the edge, too.
+        """
+        signs = [_signs(network, layer) for layer in self.layers]
+        against = torch.cat(signs)[self.splits.neuron] * self.splits.sign < 0
+        empty = torch.zeros(len(self), dtype=torch.bool, device=against.device)
+        empty[self.splits.column[against]] = True
+        return self.of((~empty).nonzero().flatten()) if bool(against.any()) else self
+
+    def on_whole(self, relaxed: RelaxedNetwork) -> LeafChoices:
+        """The leaves for a pass over the whole network, in which neurons have the numbers of the earlier proof."""
+        lines = [relaxed.relaxations[layer.position].lower_slope.flatten()[layer.elements] for layer in self.layers]
+        return LeafChoices(self.margin, self._slopes(torch.cat(lines)), self.splits)
+
+    def on_condensed(self, network: CondensedNetwork) -> Columns:
+        """The leaves for bounds on a condensed network. A split of a ReLU whose sign is known there is left out."""
+        place = torch.cat([_places(network, layer) for layer in self.layers])
+        known = place >= 0
+        slopes = network.lines.lower_slope.repeat(1, len(self))
+        slopes[place[known]] = self._slopes(
+            slopes.new_zeros(len(place)).masked_scatter(known, slopes[place[known], :1])
+        )[known]
+        splits, number = self.splits, place[self.splits.neuron]
+        kept = number >= 0
+        held = SplitColumns(number[kept], splits.column[kept], splits.sign[kept], splits.beta[kept])
+        return Columns.of(network, self.margin, slopes, held)
+
+    def _slopes(self, default: Tensor) -> Tensor:
+        """(neurons, n), the slopes of each leaf; the default ones (neurons,) where it has none of its own."""
+        own = self.table[self.row].t().to(default)
+        return torch.where(self.row > 0, own, default[:, None])
+
+
+@dataclass(frozen=True)
+class EarlierProof:
+    """The proof of the same property of another network, with ReLU layers of the same sizes.
+
+    Attributes:
+        layers: the neurons that it speaks of.
+        leaves: its leaves.
+        refined: per position of a layer, the slopes behind its refined bounds (:mod:`refinement_by_slopes`).
+    """
+
+    layers: tuple[NumberedNeurons, ...]
+    leaves: EarlierLeaves
+    refined: Mapping[int, Tensor]
+
+
+def held_of(batch: Choices) -> list[list[tuple[int, int, float]]]:
+    """Per column of a batch, its split ReLUs: (neuron, sign, multiplier)."""
+    result: list[list[tuple[int, int, float]]] = [[] for _ in range(len(batch.margin))]
+    splits = batch.splits
+    columns = (splits.column, splits.neuron, splits.sign, splits.beta)
+    for column, neuron, sign, beta in zip(*(values.tolist() for values in columns), strict=True):
+        result[column].append((neuron, int(sign), beta))
+    return result
+
+
+def parts_of(batch: Columns, bounds: Tensor) -> list[Part]:
+    """The columns of a batch as subproblems of a search, with bounds (n,) by which these are ordered."""
+    slopes, found = batch.slopes.t().half(), []
+    for row, (held, margin, bound) in enumerate(
+        zip(held_of(batch), batch.margin.tolist(), bounds.tolist(), strict=True)
+    ):
+        neurons, signs, betas = zip(*held, strict=True) if held else ((), (), ())
+        found.append(Part(margin, bound, neurons, signs, betas, slopes[row]))
+    return found
+
+
+def _signs(network: BoundedNetwork, layer: NumberedNeurons) -> Tensor:
+    """Per neuron of a layer, the sign of its input in the box; 0 where it may have both."""
+    lower, upper = (side.flatten()[layer.elements] for side in network.bounds[layer.position])
+    return torch.where(lower >= 0, 1.0, torch.where(upper <= 0, -1.0, 0.0)).to(lower)
+
+
+def _places(network: CondensedNetwork, layer: NumberedNeurons) -> Tensor:
+    """Per neuron of a layer, its number in a condensed network; −1 if it is not there."""
+    place = torch.full((torch.Size(layer.shape).numel(),), -1, device=layer.elements.device)
+    for ours in network.layers:
+        if ours.position == layer.position:
+            place[ours.elements] = torch.arange(ours.rows.start, ours.rows.stop, device=place.device)
+    return place[layer.elements]
