@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -32,6 +33,7 @@ class BoundedNetwork:
         relax: how a ReLU is enclosed; CROWN's lines unless told otherwise.
         rounding: how the network and a pass round; None for bounds that are no proofs, as in training.
         matrices: a cache of convolutions on patches as matrices.
+        drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
     """
 
     graph: Graph
@@ -41,6 +43,7 @@ class BoundedNetwork:
     relax: Relax = Relaxation.crown
     rounding: NetworkRounding | None = None
     matrices: Matrices = field(default_factory=dict, repr=False)
+    drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def output(self) -> int:
@@ -57,23 +60,20 @@ class BoundedNetwork:
         """The bounds of the ReLU inputs, in the order of the graph."""
         return [self.bounds[relu] for relu in self.graph.relus]
 
-    def relaxed(self, up_to: int | None = None, drawn: dict[int, Relaxation] | None = None) -> RelaxedNetwork:
-        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
-
-        Args:
-            up_to: the last position whose lines are needed.
-            drawn: lines of ReLUs with the same bounds that were drawn before; the others are added to it.
-        """
-        lines, drawn = {}, {} if drawn is None else drawn
-        for relu in self.graph.relus:
-            if up_to is None or relu <= up_to:
-                operation = self.graph.producer(relu).operation
-                assert isinstance(operation, ReLU)
-                if relu not in drawn:
-                    drawn[relu] = self.relax(self.bounds[relu], operation.slope)
-                lines[relu] = drawn[relu]
+    def relaxed(self, up_to: int | None = None) -> RelaxedNetwork:
+        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before."""
+        lines = {relu: self.lines(relu) for relu in self.graph.relus if up_to is None or relu <= up_to}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
         return RelaxedNetwork(self, lines, errors)
+
+    def lines(self, relu: int) -> Relaxation:
+        """The lines of one ReLU layer. They are drawn once for the same bounds."""
+        bounds, operation = self.bounds[relu], self.graph.producer(relu).operation
+        assert isinstance(operation, ReLU)
+        known = self.drawn.get(relu)
+        if known is None or known[0] is not bounds or known[1] is not self.relax:
+            known = self.drawn[relu] = bounds, self.relax, self.relax(bounds, operation.slope)
+        return known[2]
 
 
 @dataclass(frozen=True)
@@ -236,12 +236,18 @@ class RelaxedNetwork:
         if trail is not None:
             functions = functions.whole(self.network.shapes[0])
             trail.on_input = functions.coefficients
-        box, coefficients = self.network.box, functions.coefficients
+        coefficients = functions.coefficients
+        centre, half = functions.gather_all(self._centre_and_half_width, owner)
+        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+
+    @cached_property
+    def _centre_and_half_width(self) -> tuple[Tensor, Tensor]:
+        """The boxes by their centres and half widths, with room for rounding where the bound shall be a proof."""
+        box = self.network.box
         half_width = (box.upper - box.lower) / 2
         if self.errors is not None:
             half_width = half_width + input_room(box)
-        centre, half = functions.gather((box.upper + box.lower) / 2, owner), functions.gather(half_width, owner)
-        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+        return (box.upper + box.lower) / 2, half_width
 
 
 def _through_relu(
@@ -250,12 +256,13 @@ def _through_relu(
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
-        lower_slope = functions.gather(lines.lower_slope, owner)
-        difference = functions.gather(lines.difference, owner)
+        drawn = (lines.lower_slope, lines.difference, lines.upper_shift)
+        lower_slope, difference, shift = functions.gather_all(drawn, owner)
     else:
         lower_slope = query.slopes.at(position, functions, owner, lines)
         difference = functions.gather(lines.upper_slope, owner) - lower_slope
-    above = negative * functions.gather(lines.upper_shift, owner)
+        shift = functions.gather(lines.upper_shift, owner)
+    above = negative * shift
     added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
     coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
     if query.multipliers and position in query.multipliers:
