@@ -94,17 +94,21 @@ def test_in_the_last_layer_a_stable_neuron_takes_one_function_and_an_unstable_on
     assert taken == both // 2 + unstable
 
 
-def test_in_earlier_layers_only_neurons_that_are_never_active_take_one(monkeypatch):
-    """The bounds behind them are then the same to the bit: a ReLU that is never active is zero."""
+@pytest.mark.parametrize("second", [False, True])
+def test_in_earlier_layers_neurons_that_are_always_active_get_a_second_bound_only_if_asked(second, monkeypatch):
+    """Those that are never active get one bound in either case: such a ReLU is zero, however low its input."""
+    monkeypatch.setattr("steadynet.bounds.crown.SECOND_BOUNDS", second)
+    monkeypatch.setattr("steadynet.bounds.thinning.THINNING", False)  # it sums in another order
     graph, box = graph_of(dense(5, 12, 30, 30, 3), (5,)), boxes((5,), 0.1)
     both, whole = passes(graph, box, False, monkeypatch)
     taken, quick = passes(graph, box, True, monkeypatch)
     assert taken < both
-    second = [network.relus()[1] for network in (whole, quick)]
-    inactive = second[0].upper <= 0
-    assert torch.equal(second[0].upper, second[1].upper)
-    assert torch.equal(second[0].lower[~inactive], second[1].lower[~inactive])
-    assert not torch.equal(second[0].lower, second[1].lower)
+    one, other = (network.relus()[1] for network in (whole, quick))
+    inactive, active = one.upper <= 0, one.lower >= 0
+    torch.testing.assert_close(one.upper[~active], other.upper[~active])
+    torch.testing.assert_close(one.lower[~inactive], other.lower[~inactive])
+    assert not torch.allclose(one.lower, other.lower)
+    assert torch.allclose(one.upper, other.upper) is second
 
 
 def test_a_leaky_relu_gets_both_bounds(monkeypatch):

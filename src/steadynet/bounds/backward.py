@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -42,6 +43,8 @@ class BoundedNetwork:
         relax: how a ReLU is enclosed; CROWN's lines unless told otherwise.
         rounding: how the network and a pass round; None for bounds that are no proofs, as in training.
         matrices: a cache of convolutions on patches as matrices.
+        drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
+        drawn_curves: the same for sigmoids and tanhs.
     """
 
     graph: Graph
@@ -51,6 +54,8 @@ class BoundedNetwork:
     relax: Relax = Relaxation.crown
     rounding: NetworkRounding | None = None
     matrices: Matrices = field(default_factory=dict, repr=False)
+    drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
+    drawn_curves: dict[int, tuple[Interval, SShapedLines]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def output(self) -> int:
@@ -67,33 +72,30 @@ class BoundedNetwork:
         """The bounds of the ReLU inputs, in the order of the graph."""
         return [self.bounds[relu] for relu in self.graph.relus]
 
-    def relaxed(self, up_to: int | None = None, drawn: Drawn | None = None) -> RelaxedNetwork:
-        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
-
-        Args:
-            up_to: the last position whose lines are needed.
-            drawn: lines of ReLUs with the same bounds that were drawn before; the others are added to it.
-        """
-        drawn = Drawn() if drawn is None else drawn
-        wanted = [position for position in self.graph.activations if up_to is None or position <= up_to]
-        for position in wanted:
-            operation, bounds = self.graph.producer(position).operation, self.bounds[position]
-            if isinstance(operation, ReLU) and position not in drawn.relus:
-                drawn.relus[position] = self.relax(bounds, operation.slope)
-            elif isinstance(operation, SShaped) and position not in drawn.curves:
-                drawn.curves[position] = SShapedLines.around(bounds, operation.units)
-        relus = {position: lines for position, lines in drawn.relus.items() if position in wanted}
-        curves = {position: lines for position, lines in drawn.curves.items() if position in wanted}
+    def relaxed(self, up_to: int | None = None) -> RelaxedNetwork:
+        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before."""
+        relus = {place: self.lines(place) for place in self.graph.relus if up_to is None or place <= up_to}
+        curves = {place: self.curves(place) for place in self.graph.s_shaped if up_to is None or place <= up_to}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
         return RelaxedNetwork(self, relus, errors, curves)
 
+    def lines(self, relu: int) -> Relaxation:
+        """The lines of one ReLU layer. They are drawn once for the same bounds."""
+        bounds, operation = self.bounds[relu], self.graph.producer(relu).operation
+        assert isinstance(operation, ReLU)
+        known = self.drawn.get(relu)
+        if known is None or known[0] is not bounds or known[1] is not self.relax:
+            known = self.drawn[relu] = bounds, self.relax, self.relax(bounds, operation.slope)
+        return known[2]
 
-@dataclass(frozen=True)
-class Drawn:
-    """Lines that were drawn already, by position: those of ReLUs, and those of sigmoids and tanhs."""
-
-    relus: dict[int, Relaxation] = field(default_factory=dict)
-    curves: dict[int, SShapedLines] = field(default_factory=dict)
+    def curves(self, position: int) -> SShapedLines:
+        """The lines around one layer of sigmoids or tanhs. They are drawn once for the same bounds."""
+        bounds, operation = self.bounds[position], self.graph.producer(position).operation
+        assert isinstance(operation, SShaped)
+        known = self.drawn_curves.get(position)
+        if known is None or known[0] is not bounds:
+            known = self.drawn_curves[position] = bounds, SShapedLines.around(bounds, operation.units)
+        return known[1]
 
 
 @dataclass(frozen=True)
@@ -278,12 +280,18 @@ class RelaxedNetwork:
         if trail is not None:
             functions = functions.whole(self.network.shapes[0])
             trail.on_input = functions.coefficients
-        box, coefficients = self.network.box, functions.coefficients
+        coefficients = functions.coefficients
+        centre, half = functions.gather_all(self._centre_and_half_width, owner)
+        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+
+    @cached_property
+    def _centre_and_half_width(self) -> tuple[Tensor, Tensor]:
+        """The boxes by their centres and half widths, with room for rounding where the bound shall be a proof."""
+        box = self.network.box
         half_width = (box.upper - box.lower) / 2
         if self.errors is not None:
             half_width = half_width + input_room(box)
-        centre, half = functions.gather((box.upper + box.lower) / 2, owner), functions.gather(half_width, owner)
-        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+        return (box.upper + box.lower) / 2, half_width
 
 
 def _through_relu(
@@ -292,12 +300,13 @@ def _through_relu(
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
-        lower_slope = functions.gather(lines.lower_slope, owner)
-        difference = functions.gather(lines.difference, owner)
+        drawn = (lines.lower_slope, lines.difference, lines.upper_shift)
+        lower_slope, difference, shift = functions.gather_all(drawn, owner)
     else:
         lower_slope = query.slopes.at(position, functions, owner, lines)
         difference = functions.gather(lines.upper_slope, owner) - lower_slope
-    above = negative * functions.gather(lines.upper_shift, owner)
+        shift = functions.gather(lines.upper_shift, owner)
+    above = negative * shift
     added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
     coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
     if query.multipliers and position in query.multipliers:

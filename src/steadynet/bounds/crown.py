@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Drawn
+from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
+from steadynet.bounds.thinning import thinned
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -26,6 +27,8 @@ from steadynet.graph.s_shaped import SShaped
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
+SECOND_BOUNDS = False  # whether a ReLU that is always active gets its upper bound, too, if further ReLUs come
+LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
 CACHED_COEFFICIENTS = 3 << 19  # functions times their width that are handled at once: about what a cache holds
 
 
@@ -86,8 +89,8 @@ def propagate(
         known: bounds of the inputs of ReLUs and maxima that already hold on the box, by position.
         execution: the execution of the network that bounds shall hold for, with every rounding counted. None computes
             bounds as training and statistics need them: close, but no proof.
-        until_stable: whether to leave the second bound of a ReLU's input to intervals if the first one shows its sign
-            and nothing behind the ReLU gets tighter by it. The centre of the box tells which bound comes first.
+        until_stable: whether to leave the second bound of a ReLU's input to intervals if the first one shows its sign.
+            The centre of the box tells which bound comes first.
 
     Returns:
         The network with its inner bounds, and the interval of every value.
@@ -100,7 +103,6 @@ def propagate(
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
     knowledge = [Knowledge.BOX]  # per value: what its interval says
-    drawn = Drawn()  # the lines of the ReLUs so far, whose bounds do not change any more
     for position, node in graph.numbered():
         if isinstance(node.operation, NONLINEAR):
             source = node.inputs[0]
@@ -109,7 +111,8 @@ def propagate(
             if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
                 wanted = worth_bounding(node.operation, values[source])
                 signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
-                values[source] = tightened(bounded, source, values[source], wanted, memory, out_of_time, signs, drawn)
+                passes = smaller_for(bounded, source, int(wanted.sum())) if until_stable else bounded
+                values[source] = tightened(passes, source, values[source], wanted, memory, out_of_time, signs)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
         inputs = [values[source] for source in node.inputs]
         value = node.operation.interval(*inputs)
@@ -151,14 +154,12 @@ def tightened(
     memory: int,
     out_of_time: Callable[[], bool] = lambda: False,
     signs: SignsFirst | None = None,
-    drawn: Drawn | None = None,
 ) -> Interval:
     """The known bounds of a value, with those of a backward pass where they are ``wanted`` and tighter.
 
-    With ``signs``, the second bound of a neuron is left out where its sign makes it useless. ``drawn`` keeps the lines
-    of ReLUs for the next call.
+    With ``signs``, the second bound of a neuron is left out where its sign makes it useless.
     """
-    relaxed = bounded.relaxed(position, drawn)
+    relaxed = bounded.relaxed(position)
 
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
@@ -192,8 +193,8 @@ class Knowledge(IntEnum):
 class SignsFirst(NamedTuple):
     """Which bound of a ReLU's input to compute first, and where the second one is of no use.
 
-    A ReLU that is never active is zero, however low its input. The upper bound of one that is always active tightens
-    the intervals of the layers behind it; no ReLU lies behind the last one.
+    A ReLU whose sign is known is linear, however low or high its input. The upper bound of one that is always active
+    would tighten the intervals of the layers behind it, but by so little that it does not pay (``SECOND_BOUNDS``).
 
     Attributes:
         positive: a mask of the neurons that are likely active, whose lower bound comes first.
@@ -214,7 +215,7 @@ class SignsFirst(NamedTuple):
 
     def still_wanted(self, first: Interval) -> Tensor:
         """A mask of the neurons whose second bound is of use, now that the first one is known."""
-        return ~first.stable() if self.is_last else ~(first.upper <= 0)
+        return ~(first.upper <= 0) if SECOND_BOUNDS and not self.is_last else ~first.stable()
 
 
 def one_side_sharpened(
@@ -261,6 +262,11 @@ def sharpened(
         lower[index] = torch.maximum(lower[index], bound(functions, owner))
         upper[index] = torch.minimum(upper[index], -bound(negated, owner))
     return Interval(lower, torch.maximum(upper, lower))
+
+
+def smaller_for(bounded: BoundedNetwork, position: int, functions: int) -> BoundedNetwork:
+    """The network for so many functions of a value: without channels that are never active, where that pays."""
+    return thinned(bounded) if functions * _widest(bounded, position) >= LEAST_THINNED else bounded
 
 
 def functions_at_once(bounded: BoundedNetwork, position: int, memory: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,11 +52,26 @@ class LinearFunctions:
             if owner is None or len(layer) == 1:
                 return layer  # one property serves every function
             return layer.index_select(0, owner)
+        return self._gather_windows(layer, owner).view(self.coefficients.shape)
+
+    def gather_all(self, layers: Sequence[Tensor], owner: Tensor | None) -> Sequence[Tensor]:
+        """What each function sees of several tensors of one shape: as :meth:`gather`, but in one go."""
+        if self.patch is None or self.cells is None:
+            return [self.gather(layer, owner) for layer in layers]
+        shape = self.coefficients.shape
+        windows = self._gather_windows(torch.cat(list(layers), 1), owner)
+        return windows.view(shape[0], len(layers), *shape[1:]).unbind(1)
+
+    def _gather_windows(self, layer: Tensor, owner: Tensor | None) -> Tensor:
+        """Each function's window of the layer of its property, (n, channels · size)."""
+        assert self.patch is not None
+        assert self.cells is not None
+        if len(layer) == 1 and owner is not None:
+            return self.patch.cut(layer)[0].index_select(0, self.cells)
         properties = torch.arange(len(layer), device=layer.device) if owner is None else owner
         first, last = int(properties.min()), int(properties.max())
         cut = self.patch.cut(layer[first : last + 1])  # (properties, cells, channels · size)
-        chosen = cut.flatten(0, 1).index_select(0, (properties - first) * cut.shape[1] + self.cells)
-        return chosen.view(self.coefficients.shape)
+        return cut.flatten(0, 1).index_select(0, (properties - first) * cut.shape[1] + self.cells)
 
     def whole(self, shape: Shape) -> LinearFunctions:
         """The same functions with coefficients over the whole layer of this shape."""

@@ -7,6 +7,7 @@ between. A window may hang over the edge, into the padding: its coefficients are
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from steadynet.graph.operations import Convolution, Shape
 
 _LARGEST_MATRIX = 1 << 21  # entries of a window's convolution matrix, past which a convolution is cheaper
+_LARGEST_KEPT, _MOST_KEPT = 1 << 18, 16  # entries of a matrix that is kept for other properties, and how many are
+_KEPT_MATRICES: dict[Hashable, Tensor] = {}
 Matrices = dict[tuple[int, int, int], Tensor]
 
 
@@ -82,10 +85,32 @@ def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matr
     outputs, inputs = rows[0].numel(), shape[0] * size[0] * size[1]
     if outputs * inputs > _LARGEST_MATRIX:
         return whole.transposed(rows, shape)
+    if rows.shape[2:] == (1, 1) and size == whole.weight.shape[2:] and whole.groups == 1:
+        return (rows.flatten(1) @ whole.weight.flatten(1)).view(len(rows), *shape)  # one pixel sees the kernel itself
     key = (id(convolution), rows.shape[2], rows.shape[3])
     if key not in matrices:
-        matrices[key] = _as_matrix(whole, tuple(rows.shape[1:]), shape)
+        matrices[key] = _known_matrix(whole, tuple(rows.shape[1:]), shape)
     return (rows.reshape(len(rows), outputs) @ matrices[key]).view(len(rows), *shape)
+
+
+def _known_matrix(convolution: Convolution, outputs: Shape, inputs: Shape) -> Tensor:
+    """As :func:`_as_matrix`. Small matrices are kept for the next property, by the content of the weight."""
+    weight = convolution.weight
+    entries = torch.Size(outputs).numel() * torch.Size(inputs).numel()
+    if (
+        weight.requires_grad
+        or weight.device.type != "cpu"
+        or entries > _LARGEST_KEPT
+        or torch.is_inference_mode_enabled()
+    ):
+        return _as_matrix(convolution, outputs, inputs)
+    content = weight.detach().numpy().tobytes()
+    key = content, weight.dtype, weight.shape, convolution.stride, convolution.dilation, outputs, inputs
+    if key not in _KEPT_MATRICES:
+        while len(_KEPT_MATRICES) >= _MOST_KEPT:
+            del _KEPT_MATRICES[next(iter(_KEPT_MATRICES))]
+        _KEPT_MATRICES[key] = _as_matrix(convolution, outputs, inputs)
+    return _KEPT_MATRICES[key]
 
 
 def _as_matrix(convolution: Convolution, outputs: Shape, inputs: Shape) -> Tensor:

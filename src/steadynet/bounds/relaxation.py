@@ -60,6 +60,13 @@ class Relaxation:
         """(properties, \\*shape), how much steeper the upper line is than the lower one."""
         return self.upper_slope - self.lower_slope
 
+    def of_channels(self, channels: Tensor) -> Relaxation:
+        """The lines of some channels of a feature map, or of some neurons of a layer."""
+        lower_slope, upper_slope, upper_shift = (
+            line.index_select(1, channels) for line in (self.lower_slope, self.upper_slope, self.upper_shift)
+        )
+        return Relaxation(lower_slope, upper_slope, upper_shift, self.slope)
+
     def writable_upper(self) -> Relaxation:
         """A copy whose upper line may be changed in place."""
         return Relaxation(self.lower_slope, self.upper_slope.clone(), self.upper_shift.clone(), self.slope)

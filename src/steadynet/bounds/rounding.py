@@ -27,6 +27,7 @@ from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Interval, Operation, ReLU
+from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.graph.rounding import (
     LONG_SUM,
     LONGEST_SUM,
@@ -74,12 +75,16 @@ class NetworkRounding:
         underflow: (properties,), how many units of underflow a pass may meet.
         longest: the longest sum in float64 of a pass.
         values: per position in the graph; a position that is missing is not rounded.
+        known_errors: a cache of what passes subtract, with the values and settings that it was computed for.
     """
 
     execution: Execution
     underflow: Tensor
     longest: int
     values: Mapping[int, ValueRounding] = field(default_factory=dict)
+    known_errors: dict[int, tuple[ValueRounding, object, Tensor, Tensor | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def of_properties(self, rows: Tensor) -> NetworkRounding:
         """The same for some of the properties."""
@@ -100,17 +105,24 @@ class NetworkRounding:
 
     def errors_of_pass(self, dtype: torch.dtype) -> PassErrors:
         """What a backward pass in this precision has to subtract."""
-        errors, splits = {}, {}
         summed = self.longest * unit_roundoff(torch.float64) if self.longest < LONGEST_SUM else torch.inf
+        errors, splits = {}, {}
         for position, value in self.values.items():
-            sums = replace(value.sums, size=value.sums.size.double())
-            relative = gamma(sums.transposed_terms, dtype) + summed
-            errors[position] = (
-                relative * sums.size + execution_error(sums, self.execution, value.inputs)
-            ) * OWN_ROUNDING
-            if value.split is not None:
-                splits[position] = relative * OWN_ROUNDING * value.split.double()
+            known = self.known_errors.get(position)
+            if known is None or known[0] is not value or known[1] != (self.execution, dtype, summed):
+                settings = self.execution, dtype, summed
+                known = self.known_errors[position] = value, settings, *self._errors_at(value, dtype, summed)
+            errors[position] = known[2]
+            if known[3] is not None:
+                splits[position] = known[3]
         return PassErrors(errors, splits, underflow_unit(dtype) * self.underflow.double())
+
+    def _errors_at(self, value: ValueRounding, dtype: torch.dtype, summed: float) -> tuple[Tensor, Tensor | None]:
+        """Error per unit of coefficient at one value, and per unit of a split's multiplier."""
+        sums = replace(value.sums, size=value.sums.size.double())
+        relative = gamma(sums.transposed_terms, dtype) + summed
+        error = (relative * sums.size + execution_error(sums, self.execution, value.inputs)) * OWN_ROUNDING
+        return error, None if value.split is None else relative * OWN_ROUNDING * value.split.double()
 
 
 @dataclass(frozen=True)
@@ -161,13 +173,15 @@ class RoundingRecorder:
 
     def record(self, position: int, node: Node, inputs: list[Interval], value: Interval) -> Interval:
         """Note how an operation rounds; returns its interval with room for that."""
+        additions = max(self._uses[source] for source in node.inputs) - 1  # of the parts of a source's coefficients
+        if _only_moves(node.operation) and not additions and position not in self._before_activation:
+            return self._record_moved(position, node.inputs[0], value)
         largest = [known.largest() + self._least for known in inputs]
-        read = torch.stack([self._totals[source] for source in node.inputs]).sum(0)
+        read = sum((self._totals[source] for source in node.inputs[1:]), self._totals[node.inputs[0]])
         sums = self._sums(node.operation, largest)
         if sums is not None:
             value = self.rounding.widened(value, sums, read)
         self._totals.append(_total(value))
-        additions = max(self._uses[source] for source in node.inputs) - 1  # of the parts of a source's coefficients
         transposed = (1 if sums is None else sums.transposed_terms) + additions + _SLOPES_AND_SPLITS
         underflow = self.rounding.underflow + (transposed + 4) * (read + self._totals[position])
         if sums is not None:  # an underflow where coefficients are added up counts for the constants of the operation
@@ -179,7 +193,16 @@ class RoundingRecorder:
             terms, constants = (0, 0) if sums is None else (sums.terms, sums.constants)
             split = _per_channel(largest[0]) if isinstance(node.operation, (ReLU, SShaped)) and additions else None
             values[position] = ValueRounding(Rounding(_per_channel(size), terms, transposed, constants), read, split)
-        self.rounding = NetworkRounding(self.rounding.execution, underflow, longest, values)
+        self.rounding = replace(self.rounding, underflow=underflow, longest=longest, values=values)
+        return value
+
+    def _record_moved(self, position: int, source: int, value: Interval) -> Interval:
+        """Note a value that holds numbers of its source, or zeros instead: only underflow and long sums count."""
+        total = self._totals[source]
+        self._totals.append(total)  # no number is larger than where it comes from
+        underflow = self.rounding.underflow + 2 * (1 + _SLOPES_AND_SPLITS + 4) * total
+        longest = max(self.rounding.longest, 2 * len(self._uses) + value.lower.shape[1:].numel())
+        self.rounding = replace(self.rounding, underflow=underflow, longest=longest)
         return value
 
     def _sums(self, operation: Operation, largest: list[Tensor]) -> Rounding | None:
@@ -191,6 +214,11 @@ class RoundingRecorder:
         size = sums.size / (1 - own) if own < 0.5 else torch.full_like(sums.size, torch.inf)
         overflow = torch.finfo(self.rounding.execution.dtype).max / 4
         return replace(sums, size=torch.where(size < overflow, size, torch.inf))
+
+
+def _only_moves(operation: Operation) -> bool:
+    """Whether each number of the value is a number of the source, at another place at most, or zero instead."""
+    return isinstance(operation, (Reshape, Permute)) or (isinstance(operation, ReLU) and operation.slope == 0)
 
 
 def _seen_by_a_pass(

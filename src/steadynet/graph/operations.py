@@ -19,10 +19,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from steadynet.graph.rounding import Rounding
-from steadynet.networks.input_gradient import sub_pixel_transpose
+from steadynet.networks.input_gradient import MOST_SUB_PIXEL_CHANNELS, sub_pixel_transpose
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]  # a number for the rows and one for the columns of an image
+FAST_TRANSPOSES = True  # whether each transposed convolution takes the way that is fast for its channels
 
 
 class Interval(NamedTuple):
@@ -191,7 +192,7 @@ class Convolution(Affine):
         return spread if self.bias is None else spread + self.bias.abs()[:, None, None]
 
     def rounding(self, *largest: Tensor) -> Rounding:
-        terms = self.weight[0].numel() + 1 + self.roundings
+        terms = self.weight.shape[1:].numel() + 1 + self.roundings
         return Rounding(self.size(largest[0]), terms, self._transposed_terms, self.roundings)
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
@@ -207,11 +208,16 @@ class Convolution(Affine):
     @property
     def _transposed_terms(self) -> int:
         """How many terms one coefficient of a linear function of the input is the sum of."""
-        return len(self.weight) // self.groups * self.weight[0, 0].numel()
+        return self.weight.shape[0] // self.groups * self.weight.shape[2:].numel()
 
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
         """Apply the transposed convolution; the result has exactly the input's ``shape``."""
-        if self.groups == 1 and self.dilation == (1, 1) and self.stride[0] == self.stride[1] > 1:
+        channels, plain = shape[0], self.groups == 1 and self.dilation == (1, 1)
+        if FAST_TRANSPOSES and plain and channels == 1:
+            columns = self.weight.flatten(1).t() @ rows.flatten(2)
+            return F.fold(columns, shape[1:], self.weight.shape[2:], stride=self.stride, padding=self.padding)
+        few = channels <= MOST_SUB_PIXEL_CHANNELS or not FAST_TRANSPOSES
+        if few and plain and self.stride[0] == self.stride[1] > 1:
             return sub_pixel_transpose(rows, self.weight, self.stride[0], self.padding, shape[1:])
         kernel = [
             dilation * (length - 1) + 1 for dilation, length in zip(self.dilation, self.weight.shape[2:], strict=True)

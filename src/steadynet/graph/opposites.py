@@ -155,16 +155,18 @@ def _mergeable(graph: Graph, position: int, uses: Counter[int]) -> tuple[_Pairs,
 def _opposites(layer: Dense) -> _Pairs:
     """Pair each neuron with one whose weights and bias are exactly opposite."""
     bias = torch.zeros_like(layer.weight[:, 0]) if layer.bias is None else layer.bias
-    rows = torch.cat([layer.weight, bias[:, None]], 1).detach().cpu() + 0.0  # −0 becomes 0
+    if not bool(torch.isin(-bias, bias).any()):
+        return _Pairs(list(range(len(bias))), [], [])
+    rows = (torch.cat([layer.weight, bias[:, None]], 1).detach().cpu() + 0.0).numpy()  # −0 becomes 0
     waiting: dict[bytes, list[int]] = {}
     first, second = [], []
-    for index, row in enumerate(rows):
-        opposite = waiting.get((0.0 - row).numpy().tobytes())
+    for index, (row, negated) in enumerate(zip(rows, 0.0 - rows, strict=True)):
+        opposite = waiting.get(negated.tobytes())
         if opposite:
             first.append(opposite.pop())
             second.append(index)
         else:
-            waiting.setdefault(row.numpy().tobytes(), []).append(index)
+            waiting.setdefault(row.tobytes(), []).append(index)
     return _Pairs(sorted(set(range(len(rows))) - set(first) - set(second)), first, second)
 
 

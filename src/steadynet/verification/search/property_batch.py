@@ -13,7 +13,7 @@ from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Interval
+from steadynet.graph.operations import Dense, Interval
 from steadynet.graph.opposites import without_opposites
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
@@ -56,8 +56,9 @@ class PropertyBatch:
         if MERGE_OPPOSITES and not budget.hints:  # hints for a proof speak of the ReLUs of the network itself
             graph, place = without_opposites(graph)
             constraints = constraints and replace(constraints, position=place[constraints.position])
-        execution = Execution(arithmetic, properties.images.dtype)
-        return cls(properties, graph, robustness_margins(properties), budget, execution, carried, constraints)
+        execution, last = Execution(arithmetic, properties.images.dtype), graph.nodes[-1].operation
+        margins = robustness_margins(properties, len(last.weight) if isinstance(last, Dense) else None)
+        return cls(properties, graph, margins, budget, execution, carried, constraints)
 
     def bounded(
         self,
@@ -83,10 +84,14 @@ class PropertyBatch:
         return BoundQuery(self.graph.output, LinearFunctions(self.margins[owner, margin]), owner)
 
 
-def robustness_margins(properties: Properties) -> Tensor:
-    """The rows y_label − y_j of every property, (properties, classes − 1, classes)."""
+def _classes(properties: Properties) -> int:
     with torch.no_grad():
-        classes = properties.network(properties.images[:1]).shape[1]
+        return int(properties.network(properties.images[:1]).shape[1])
+
+
+def robustness_margins(properties: Properties, classes: int | None = None) -> Tensor:
+    """The rows y_label − y_j of every property, (properties, classes − 1, classes)."""
+    classes = _classes(properties) if classes is None else classes
     identity = torch.eye(classes, dtype=properties.images.dtype, device=properties.images.device)
     others = torch.stack([torch.cat([identity[:label], identity[label + 1 :]]) for label in properties.labels.tolist()])
     return identity[properties.labels][:, None] - others

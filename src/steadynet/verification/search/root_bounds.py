@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from steadynet.attacks.pgd import misclassified
-from steadynet.bounds.crown import OutOfTimeError, functions_at_once
+from steadynet.bounds.crown import OutOfTimeError, functions_at_once, smaller_for
 from steadynet.bounds.layer_bounds import stable_share
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.graph.maxima import has_maxima, without_maxima
@@ -47,8 +47,8 @@ def bound_margins(batch: PropertyBatch, decisions: Decisions) -> SearchState | N
         decisions.stable = list(stable_share(network.relus()).tolist())
     lower = _interval_lower(batch.margins, values[-1])
     owner, margin = (lower <= 0).nonzero(as_tuple=True)
-    relaxed = network.relaxed()
-    at_once = functions_at_once(network, network.output, batch.budget.memory)
+    smaller = smaller_for(network, network.output, len(owner))
+    relaxed, at_once = smaller.relaxed(), functions_at_once(smaller, network.output, batch.budget.memory)
     for rows in torch.arange(len(owner), device=owner.device).split(at_once):
         query = batch.query(owner[rows], margin[rows])
         found = relaxed.lower(query)
