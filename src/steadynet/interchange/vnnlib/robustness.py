@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -61,13 +62,22 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
     """
     _check_label(label, classes)
     low, high = (corner.detach().cpu().double().flatten().tolist() for corner in (lower, upper))
-    lines = [f"(declare-const X_{index} Real)" for index in range(len(low))]
-    lines += [f"(declare-const Y_{index} Real)" for index in range(classes)]
-    for index, ends in enumerate(zip(low, high, strict=True)):
-        least, most = (_exactly(end) for end in ends)
-        lines += [f"(assert (>= X_{index} {least}))", f"(assert (<= X_{index} {most}))"]
+    declarations, names = _variables(len(low), classes)
+    text = {end: _exactly(end) for end in {*low, *high}}  # images repeat numbers
+    bounds = [
+        f"(assert (>= {name} {text[least]}))\n(assert (<= {name} {text[most]}))"
+        for name, least, most in zip(names, low, high, strict=True)
+    ]
     others = [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
-    return "\n".join([*lines, "(assert (or", *others, "))", ""])
+    return "\n".join([declarations, *bounds, "(assert (or", *others, "))", ""])
+
+
+@lru_cache(8)
+def _variables(inputs: int, classes: int) -> tuple[str, list[str]]:
+    """The declarations of all variables, and the names of the inputs."""
+    names = [f"X_{index}" for index in range(inputs)]
+    declared = [*names, *(f"Y_{index}" for index in range(classes))]
+    return "\n".join(f"(declare-const {name} Real)" for name in declared), names
 
 
 def _exactly(number: float) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import INPUT, LEAF, MAGIC, RELU
+from steadycheck import INPUT, LEAF, MAGIC, RELU, Rule
 from steadynet.verification.proofs.trees import Leaf, Node, Split, leaves_of, preorder
 
 Array = NDArray[np.float64]
@@ -22,13 +22,11 @@ class RegionDraft:
     """The proof of all violations that share one box.
 
     Attributes:
-        kept: per ReLU layer, the elements that are kept.
-        refined: per ReLU layer, (2, kept, kept before) slopes of its lower and upper bounds, or None.
+        rules: per ReLU layer, how its inputs are bounded, and the elements that have names.
         trees: one per violation.
     """
 
-    kept: Sequence[NDArray[np.int64]]
-    refined: Sequence[Array | None]
+    rules: Sequence[Rule]
     trees: Sequence[Node]
 
 
@@ -67,10 +65,10 @@ def _shares(slopes: Array, bits: int) -> bytes:
 
 def _region(region: RegionDraft) -> list[bytes]:
     parts = []
-    for elements in region.kept:
-        parts += [_numbers(len(elements)), _array(np.diff(elements, prepend=0), "<u4")]
-    for slopes in region.refined:
-        parts += [_numbers(0)] if slopes is None else [_numbers(1, 8), _shares(slopes, 8)]
+    for rule in region.rules:
+        parts += [_numbers(rule.level, len(rule.named)), _array(np.diff(rule.named, prepend=0), "<u4")]
+        if rule.slopes is not None:
+            parts += [_numbers(8), _shares(rule.slopes, 8)]
     rows: dict[tuple[int, bytes], int] = {}
     tables: dict[int, list[bytes]] = {8: [], 16: []}
     for leaf in (leaf for tree in region.trees for leaf in leaves_of(tree)):
@@ -81,14 +79,13 @@ def _region(region: RegionDraft) -> list[bytes]:
                 tables[leaf.bits].append(key[1])
     for bits in (8, 16):
         parts += [_numbers(len(tables[bits]), bits), *tables[bits]]
-    for tree in region.trees:
-        parts += _tree(tree, rows, len(tables[8]))
-    return parts
+    return parts + _trees(region.trees, rows, len(tables[8]))
 
 
-def _tree(root: Node, rows: dict[tuple[int, bytes], int], eight: int) -> list[bytes]:
-    nodes = list(preorder(root))
-    splits, leaves = [node for node in nodes if isinstance(node, Split)], leaves_of(root)
+def _trees(roots: Sequence[Node], rows: dict[tuple[int, bytes], int], eight: int) -> list[bytes]:
+    nodes = [node for root in roots for node in preorder(root)]
+    splits = [node for node in nodes if isinstance(node, Split)]
+    leaves = [node for node in nodes if isinstance(node, Leaf)]
     kinds = [LEAF if isinstance(node, Leaf) else INPUT if node.relu is None else RELU for node in nodes]
     cuts = [split for split in splits if split.relu is None]
     betas = [beta for leaf in leaves for _, beta in leaf.held.values()]
@@ -106,5 +103,5 @@ def _tree(root: Node, rows: dict[tuple[int, bytes], int], eight: int) -> list[by
         _array([split.cut for split in cuts], "<f8"),
         _array(slopes, "<u4"),
         _array(betas, "<f4"),
-        _array(np.array([leaf.weights for leaf in leaves]), "<f4"),
+        _array(np.concatenate([leaf.weights for leaf in leaves]), "<f4"),
     ]
