@@ -15,7 +15,8 @@ bounded from below by a linear function of x, whose minimum on a box is at a cor
 constraints c·y ≤ d hold there. The two sides of a split cover what was split, so the leaves of a tree cover the box.
 
 Rounding. A sum of n products in floating point, in any order, is wrong by at most γ·Σ|a||x| with γ = n·u / (1 − n·u),
-plus underflow. This is counted for the network (run in its own precision) and for all that is computed here (float64).
+plus underflow. This is counted for the network (run in its own precision) and for all that is computed here: in
+float64, but for backward passes in float32, which are tried first if the proof says so.
 
 Sections: 1 refusals and rounding, 2 linear maps, 3 ONNX, 4 VNN-LIB, 5 bounds, 6 the proof file and its trees,
 7 checking, 8 the command.
@@ -28,7 +29,6 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from math import prod
@@ -84,7 +84,8 @@ class Linear:
 
     def __init__(self, inputs: int, index: Index, weight: Array) -> None:
         self.inputs, self.index, self.sizes, flat = inputs, index, np.abs(weight), index.ravel()
-        self.weight = {kind: np.ascontiguousarray(weight, kind) for kind in ("float64", "float32")}
+        with np.errstate(over="ignore"):
+            self.weight = {kind: np.ascontiguousarray(weight, kind) for kind in ("float64", "float32")}
         self.in_order = np.array_equal(flat, np.arange(inputs))
         order = np.argsort(flat, kind="stable")[np.count_nonzero(flat < 0) :]  # where input 0 is used, then input 1, …
         counts = np.bincount(flat[order], minlength=inputs)
@@ -92,7 +93,7 @@ class Linear:
         self.uses = np.full((counts.max(initial=1), inputs), flat.size)  # flat.size: not used that often
         self.uses[np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts), flat[order]] = order
         self.terms, self.back = weight.shape[2], weight.shape[1] * len(self.uses)  # of sums, here and transposed
-        self.weights = self.apply(np.ones((inputs, 1)), size=True)
+        self.weights = self.apply(np.ones((inputs, 1)), size=True)[:, 0]
 
     def apply(self, x: Array, size: bool = False) -> Array:
         """(inputs, n) to (outputs, n); with ``size``, the weights lose their signs."""
@@ -146,9 +147,8 @@ class Value(NamedTuple):
     shape: Shape
 
 
-@dataclass
-class Affine:
-    """A value that is a sum of maps of earlier values, plus constants, whose ``size`` is from before they cancelled.
+class Affine(NamedTuple):
+    """A value that is a sum of maps of earlier values, plus constants.
 
     ``exact``: the network does not round here, as numbers are only moved, or as it computes no such value.
     ``largest_of``: the value is the larger one of these two.
@@ -156,30 +156,22 @@ class Affine:
 
     parts: list[tuple[int, Linear]]
     constant: Array
-    size: Array
     exact: bool = False
     largest_of: tuple[int, int] | None = None
 
 
-@dataclass
-class Relu:
+class Relu(NamedTuple):
     """max(0, z) for the value z at ``source``."""
 
     source: int
 
 
-@dataclass
 class Network:
     """Value 0 is the input, and node i computes value i + 1."""
 
-    shapes: list[Shape]
-    dtype: Any
-    sha256: bytes
-    nodes: list[Affine | Relu] = field(default_factory=list)
-    output: int = 0
-
-    def __post_init__(self) -> None:
-        limits = np.finfo(self.dtype)
+    def __init__(self, shape: Shape, dtype: Any, sha256: bytes) -> None:
+        self.dtype, self.sha256, self.output, limits = dtype, sha256, 0, np.finfo(dtype)
+        self.shapes, self.nodes = [shape], list[Affine | Relu]()
         self.unit, self.least = float(limits.eps) / 2, float(limits.smallest_normal)
         self.most = min(float(limits.max) / 4, LARGEST)
 
@@ -189,8 +181,7 @@ class Network:
 
     def add(self, node: Affine | Relu, shape: Shape) -> Value:
         """Add a node; its value."""
-        require(len(self.nodes) < 5000, "too large a network")
-        require(shape == () or min(shape) > 0, "an empty tensor")
+        require(len(self.nodes) < 5000 and (shape == () or min(shape) > 0), "too many nodes, or an empty tensor")
         self.nodes.append(node)
         self.shapes.append(shape)
         return Value(len(self.nodes), shape)
@@ -214,7 +205,7 @@ class _Reader:
         require(all(entry.domain in ("", "ai.onnx") for entry in model.opset_import), "unknown operators")
         require(not graph.sparse_initializer and not model.functions, "sparse weights and functions are not known")
         constants = [node for node in graph.node if node.op_type == "Constant"]
-        named = [(node.output[0], self._attributes(node, "value")["value"]) for node in constants]
+        named = [(node.output[0], self._attributes(node, value=None)["value"]) for node in constants]
         for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *named]:
             require(name not in self.tensors, f"{name} is there twice")
             require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
@@ -233,7 +224,7 @@ class _Reader:
         dims = [dim.dim_value for dim in kind.shape.dim]
         shape = (*(size or 1 for size in dims[:1]), *dims[1:])
         require(min(shape, default=1) > 0 and shape[:1] in ((), (1,)), f"an input of shape {shape} is not known")
-        self.network = Network([shape], kinds.pop().type, sha256)
+        self.network = Network(shape, kinds.pop().type, sha256)
         self.tensors[inputs[0].name] = Value(0, shape)
         for node in graph.node:
             if node.op_type != "Constant":
@@ -247,9 +238,9 @@ class _Reader:
         require(len(node.output) == 1 and node.output[0] not in self.tensors, f"the output of {node.op_type}")
         self.tensors[node.output[0]] = read(node, *(self.tensors[name] for name in node.input))
 
-    def _attributes(self, node: onnx.NodeProto, *known: str, **default: Any) -> dict[str, Any]:
+    def _attributes(self, node: onnx.NodeProto, **default: Any) -> dict[str, Any]:
         for attribute in node.attribute:
-            require(attribute.name in (*known, *default), f"{node.op_type}: {attribute.name} is not known")
+            require(attribute.name in default, f"{node.op_type}: {attribute.name} is not known")
         require(len({entry.name for entry in node.attribute}) == len(node.attribute), "an attribute is there twice")
         return default | {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
 
@@ -263,59 +254,51 @@ class _Reader:
         require(fits is None or np.broadcast_shapes(tensor.shape, fits) == fits, "a constant that does not fit")
         return tensor
 
-    def _moderate(self, constants: Array) -> None:
-        """Refuse factors with which a product, fused with a layer before or not, could overflow or underflow."""
-        sizes = np.abs(constants)
-        require(((sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**60))).all(), "extreme constants")
-        require(self.largest <= 2.0**66, "extreme weights beside products with constants")
-
     def _affine(self, parts: Sequence[tuple[Value, Linear]], shape: Shape, constant: Any = 0.0, **more: Any) -> Value:
-        constant = np.broadcast_to(np.asarray(constant, dtype=np.float64), shape).reshape(-1)
-        size = np.broadcast_to(more.pop("size", np.abs(constant).reshape(shape)), shape).reshape(-1)
-        known = [(value.position, map_) for value, map_ in parts]
-        return self.network.add(Affine(known, constant, size, **more), shape)
-
-    # --- layers
+        full = np.broadcast_to(np.asarray(constant, dtype=np.float64), shape).reshape(-1)
+        return self.network.add(Affine([(value.position, map_) for value, map_ in parts], full, **more), shape)
 
     def _gemm(self, node: onnx.NodeProto, x: Any, w: Any, b: Any = None) -> Value:
         given = self._attributes(node, alpha=1.0, beta=1.0, transA=0, transB=0)
         require(given["alpha"] == given["beta"] == 1, "Gemm with factors: where they round is not known")
         weight = self._weights(w, 2) if given["transB"] else self._weights(w, 2).T
-        outputs, inputs = weight.shape
-        require(self._value(x).shape == (1, inputs) and not given["transA"], "Gemm does not fit its input")
-        bias = 0.0 if b is None else self._weights(b, fits=(1, outputs))
-        return self._affine(
-            [(x, Linear(inputs, np.arange(inputs).reshape(1, -1, 1), weight[None]))], (1, outputs), bias
-        )
+        require(len(self._value(x).shape) == 2 and not given["transA"], "Gemm does not fit its input")
+        bias = 0.0 if b is None else self._weights(b, fits=(1, len(weight)))
+        return self._matrix(x, weight, (1, len(weight)), x.shape[1], bias)
 
     def _matmul(self, node: onnx.NodeProto, a: Any, b: Any) -> Value:
         self._attributes(node)
-        column = isinstance(b, Value)  # W · x with a column x
-        value, weight = (b, self._weights(a, 2)) if column else (self._value(a), self._weights(b, 2).T)
-        outputs, inputs = weight.shape
-        require(value.shape[-2:] == (inputs, 1) if column else value.shape[-1:] == (inputs,), "MatMul")
-        shape = (*value.shape[:-2], outputs, 1) if column else (*value.shape[:-1], outputs)
-        index = np.arange(prod(value.shape)).reshape(-1, inputs, 1)
-        return self._affine([(value, Linear(index.size, index, weight[None]))], shape)
+        if isinstance(b, Value):  # W · x with a column x
+            require(b.shape[1:] and b.shape[-1] == 1, "MatMul of this kind")
+            return self._matrix(b, self._weights(a, 2), (*b.shape[:-2], len(a), 1), b.shape[-2])
+        weight = self._weights(b, 2).T
+        return self._matrix(self._value(a), weight, (*a.shape[:-1], len(weight)), a.shape[-1])
 
-    def _window(self, node: onnx.NodeProto, x: Any, kernel: Shape | None, **more: Any) -> tuple[Index, Shape, Any]:
+    def _matrix(self, x: Value, weight: Array, shape: Shape, size: int, bias: Any = 0.0) -> Value:
+        """The product of a matrix with each run of so many numbers."""
+        require(weight.shape[1] == size, "a matrix does not fit its input")
+        index = np.arange(prod(x.shape)).reshape(-1, size, 1)
+        return self._affine([(x, Linear(index.size, index, weight[None]))], shape, bias)
+
+    def _window(self, node: onnx.NodeProto, x: Any, kernel: Any, **more: Any) -> tuple[Index, Shape, dict[str, Any]]:
         """(cells of a kernel, places), the pixel that each cell sees, −1 outside the image; and the result's size."""
         default = {"strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], "auto_pad": b"NOTSET", "ceil_mode": 0}
-        given = self._attributes(node, "kernel_shape", **default, **more)
-        kernel = tuple(given.get("kernel_shape", ())) if kernel is None else kernel
-        require(tuple(given.get("kernel_shape", kernel)) == kernel, "two kernels")
-        shape, name = self._value(x).shape, node.op_type
-        strides, pads, dilations = (tuple(given[key]) for key in ("strides", "pads", "dilations"))
+        given, name = self._attributes(node, kernel_shape=kernel, **default, **more), node.op_type
+        require(kernel is None or tuple(given["kernel_shape"]) == kernel, "two kernels")
+        kernel, strides, pads, dilations = (
+            tuple(given[key] or ()) for key in ("kernel_shape", "strides", "pads", "dilations")
+        )
         require([len(each) for each in (kernel, strides, pads, dilations)] == [2, 2, 4, 2], f"the axes of {name}")
         require(min(kernel + strides + dilations) > 0 and min(pads) >= 0, f"attributes of {name}")
         require(given["auto_pad"] == b"NOTSET" and not given["ceil_mode"], f"{name} of this kind")
+        shape = self._value(x).shape
         require(len(shape) == 4 and shape[0] == 1, f"{name} of a tensor that is not one image")
         image = np.arange(shape[2] * shape[3]).reshape(shape[2:])
         image = np.pad(image, ((pads[0], pads[2]), (pads[1], pads[3])), constant_values=-1)
-        room = [image.shape[i] - dilations[i] * (kernel[i] - 1) - 1 for i in (0, 1)]
-        require(min(room) >= 0, f"{name} does not fit its image")
-        starts = [np.arange(0, room[i] + 1, strides[i]) + np.arange(kernel[i])[:, None] * dilations[i] for i in (0, 1)]
-        pixels = image[starts[0][:, None, :, None], starts[1][None, :, None, :]]  # (kernel, kernel, height, width)
+        room = [image.shape[i] - dilations[i] * (kernel[i] - 1) for i in (0, 1)]
+        require(min(room) > 0, f"{name} does not fit its image")
+        y, x = (np.arange(0, room[i], strides[i]) + np.arange(kernel[i])[:, None] * dilations[i] for i in (0, 1))
+        pixels = image[y[:, None, :, None], x[None, :, None, :]]  # (kernel, kernel, height, width)
         return pixels.reshape(prod(kernel), -1), pixels.shape[2:], given
 
     def _windowed(self, x: Value, pixels: Index, weight: Array, groups: int) -> Linear:
@@ -334,13 +317,11 @@ class _Reader:
         return self._affine([(x, self._windowed(x, pixels, weight, groups))], (1, len(weight), *places), bias)
 
     def _averagepool(self, node: onnx.NodeProto, x: Any) -> Value:
-        """A sum over windows, and a division by their size."""
         pixels, places, given = self._window(node, x, None, count_include_pad=0)
-        count = (pixels >= (-1 if given["count_include_pad"] else 0)).sum(0)
+        count, shape = (pixels >= (-1 if given["count_include_pad"] else 0)).sum(0), (1, x.shape[1], *places)
         require((count > 0).all(), "a window outside the image")
-        channels, shape = x.shape[1], (1, x.shape[1], *places)
-        total = self._affine([(x, self._windowed(x, pixels, np.ones((channels, len(pixels))), channels))], shape)
-        return self._affine([(total, elementwise(np.tile(1 / count, channels)))], shape)
+        total = self._windowed(x, pixels, np.ones((x.shape[1], len(pixels))), x.shape[1])
+        return self._affine([(self._affine([(x, total)], shape), elementwise(np.tile(1 / count, x.shape[1])))], shape)
 
     def _maxpool(self, node: onnx.NodeProto, x: Any) -> Value:
         """A tournament of pairs: the larger one of a and b is b + relu(a − b), which holds exactly."""
@@ -356,21 +337,6 @@ class _Reader:
             excess, pair = self.network.add(Relu(difference.position), shape), (a.position, b.position)
             left.append(self._affine([(b, plus), (excess, plus)], shape, exact=True, largest_of=pair))
         return left[0]
-
-    def _batchnormalization(self, node: onnx.NodeProto, x: Any, *constants: Any) -> Value:
-        given = self._attributes(node, "momentum", epsilon=float(np.float32(1e-5)), training_mode=0)
-        require(len(constants) == 4 and not given["training_mode"], "BatchNormalization of this kind")
-        axes = (-1, *[1] * (len(self._value(x).shape) - 2))
-        scale, bias, mean, variance = (self._weights(each, 1, x.shape[1:2]).reshape(axes) for each in constants)
-        least = self.network.least
-        require((variance >= 0).all() and given["epsilon"] >= least, "a variance that is not positive")
-        factor = scale / np.sqrt(variance + given["epsilon"])
-        for part in (factor, scale, mean):
-            self._moderate(part)
-        flushed = 4 * least / self.network.unit * np.abs(factor)  # x − mean may be taken for 0
-        size = np.abs(bias) + np.abs(mean * factor) + flushed
-        parts = [(x, elementwise(np.broadcast_to(factor, x.shape).ravel()))]
-        return self._affine(parts, x.shape, bias - mean * factor, size=size)
 
     def _relu(self, node: onnx.NodeProto, x: Any) -> Value:
         self._attributes(node)
@@ -395,54 +361,46 @@ class _Reader:
         if kind in ("Add", "Sub"):
             signs = (sign, 1.0) if swapped else (1.0, sign)
             return self._affine([(value, elementwise(signs[0] * ones))], value.shape, signs[1] * constant)
+        # with other factors a product, fused with a layer before or not, could overflow or underflow
+        sizes = np.abs(constant)
+        require(((sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**60))).all(), "extreme constants")
+        require(self.largest <= 2.0**66, "extreme weights beside products with constants")
         require(kind == "Mul" or (not swapped and constant.all()), "a division of this kind")
-        self._moderate(constant)
         factor = np.broadcast_to(1 / constant if kind == "Div" else constant, value.shape)
         return self._affine([(value, elementwise(factor.ravel()))], value.shape)
 
-    def _move(self, node: onnx.NodeProto, x: Any, *numbers: Any) -> Any:
-        """A rearrangement: what is done with the numbers of the elements, −1 standing for 0."""
-        (default, move), size = MOVES[node.op_type], prod(self._value(x).shape)
-        for each in numbers:
-            require(isinstance(each, np.ndarray) and each.dtype == np.int64, "shapes and axes must be constants")
-            require(node.op_type == "Gather" or each.ndim == 1, "a list of numbers is expected")
-        index = move(np.arange(size).reshape(x.shape), self._attributes(node, **default), *numbers)
+    def _move(self, node: onnx.NodeProto, *given: Any) -> Value:
+        """A rearrangement: what is done with the numbers of all elements, from 1; 0 stands for the number 0."""
+        (default, move), numbers, parts = MOVES[node.op_type], [], []
+        values = given if node.op_type == "Concat" else given[:1]
+        starts = np.cumsum([1, *(prod(self._value(x).shape) for x in values)])
+        for x, start in zip(values, starts, strict=False):
+            numbers.append(start + np.arange(prod(x.shape)).reshape(x.shape))
+        for x in given[len(values) :]:
+            require(isinstance(x, np.ndarray) and x.dtype == np.int64, "shapes, widths and places must be constants")
+            require(node.op_type == "Gather" or x.ndim == 1, "a list of numbers is expected")
+        index = move(self._attributes(node, **default), *numbers, *given[len(values) :])
         require(index.size > 0, "an empty tensor")
-        if np.array_equal(index.ravel(), np.arange(size)):
-            return Value(x.position, index.shape)
-        return self._affine([(x, Linear(size, index.reshape(1, 1, -1), np.ones((1, 1, 1))))], index.shape, exact=True)
-
-    def _concat(self, node: onnx.NodeProto, *given: Any) -> Value:
-        sizes = [prod(self._value(x).shape) for x in given]
-        starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        pieces = [start + np.arange(size).reshape(x.shape) for start, size, x in zip(starts, sizes, given, strict=True)]
-        index, parts = np.concatenate(pieces, self._attributes(node, "axis")["axis"]), []
-        for x, start, size in zip(given, starts, sizes, strict=True):
-            own = np.where((index >= start) & (index < start + size), index - start, -1)
-            parts.append((x, Linear(size, own.reshape(1, 1, -1), np.ones((1, 1, 1)))))
+        if np.array_equal(index.ravel(), numbers[0].ravel()):
+            return Value(values[0].position, index.shape)
+        for x, start, end in zip(values, starts, starts[1:], strict=False):
+            own = np.where((index >= start) & (index < end), index - start, -1).reshape(1, 1, -1)
+            parts.append((x, Linear(end - start, own, np.ones((1, 1, 1)))))
         return self._affine(parts, index.shape, exact=True)
 
 
-def _axes(given: dict[str, Any], numbers: Index | None) -> Any:
-    """The axes of Squeeze and Unsqueeze, which older files have as an attribute and newer ones as an input."""
-    axes = given["axes"] if numbers is None else numbers.tolist()
-    require(axes is None or len(axes), "an empty list of axes")
-    return None if axes is None else tuple(axes)
-
-
 MOVES: dict[str, tuple[dict[str, Any], Callable[..., Index]]] = {  # attributes, and what is done
-    "Identity": ({}, lambda x, given: x),
-    "Flatten": ({"axis": 1}, lambda x, given: x.reshape(prod(x.shape[: given["axis"]]), -1)),
-    "Reshape": ({}, lambda x, given, sizes: x.reshape([size or x.shape[axis] for axis, size in enumerate(sizes)])),
-    "Transpose": ({"perm": None}, lambda x, given: x.transpose(given["perm"])),
-    "Squeeze": ({"axes": None}, lambda x, given, axes=None: np.squeeze(x, _axes(given, axes))),
-    "Unsqueeze": ({"axes": None}, lambda x, given, axes=None: np.expand_dims(x, _axes(given, axes))),
-    "Gather": ({"axis": 0}, lambda x, given, places: np.take(x, places, given["axis"])),
-    "Pad": ({}, lambda x, given, widths: np.pad(x, np.reshape(widths, (2, x.ndim)).T, constant_values=-1)),
+    "Identity": ({}, lambda given, x: x),
+    "Flatten": ({"axis": 1}, lambda given, x: x.reshape(prod(x.shape[: given["axis"]]), -1)),
+    "Reshape": ({}, lambda given, x, sizes: x.reshape([size or x.shape[axis] for axis, size in enumerate(sizes)])),
+    "Transpose": ({"perm": None}, lambda given, x: x.transpose(given["perm"])),
+    "Gather": ({"axis": 0}, lambda given, x, places: np.take(x, places, given["axis"])),
+    "Pad": ({}, lambda given, x, widths: np.pad(x, np.reshape(widths, (2, x.ndim)).T)),
+    "Concat": ({"axis": None}, lambda given, *parts: np.concatenate(parts, given["axis"])),
 }
-KINDS = "Gemm MatMul Conv AveragePool MaxPool BatchNormalization Relu LeakyRelu Concat"
-OPERATORS = {kind: f"_{kind.lower()}" for kind in KINDS.split()}
-OPERATORS |= dict.fromkeys(["Add", "Sub", "Mul", "Div"], "_arithmetic")
+KINDS = ("Gemm", "MatMul", "Conv", "AveragePool", "MaxPool", "Relu", "LeakyRelu")
+OPERATORS = dict.fromkeys(["Add", "Sub", "Mul", "Div"], "_arithmetic")
+OPERATORS |= {kind: f"_{kind.lower()}" for kind in KINDS}
 
 
 # ---------------------------------------------------------------------------- 4 VNN-LIB
@@ -461,8 +419,10 @@ class Violation(NamedTuple):
 
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
-PLACE = r"(?:0|[1-9][0-9]{0,8})"
 END = re.compile(rf"{NUMBER}\)\)")
+SIDE = rf"({NUMBER}|[XY]_(?:0|[1-9][0-9]{{0,8}}))"
+COMPARISON = re.compile(rf"\(([<>])=? {SIDE} {SIDE}\)")
+STATEMENTS = re.compile(r"(?:\(assert(?:@|\(and@+\)|\(or(?:@|\(and@+\))+\))\))*")  # where @ is a comparison
 Constraint = tuple[str, str]  # what is at most what: names of variables, or numbers
 
 
@@ -493,13 +453,17 @@ def read_property(content: bytes, network: Network) -> list[Violation]:
     words, rest = words[len(begin) : len(begin) + 8 * inputs], words[len(begin) + 8 * inputs :]
     if not _read_bounds(words, box, begin[1 : 3 * inputs : 3], network.dtype):
         rest = words + rest
-    ways: list[list[Constraint]] = [[]]
-    for statement in _expressions(" ".join(rest)):
-        require(len(statement) == 2 and statement[0] == "assert", "a statement that is not known")
-        found = _ways(statement[1])
+    text, ways = re.sub(r"\s*([()])\s*", r"\1", " ".join(rest)), [[]]
+    comparisons = ((a, b) if sign == "<" else (b, a) for sign, a, b in COMPARISON.findall(text))
+    structure = COMPARISON.sub("@", text)
+    require("@" not in text and STATEMENTS.fullmatch(structure), "a statement that is not known")
+    for statement in structure.split("(assert")[1:]:
+        alternatives = re.findall(r"\(and@+\)|@", statement)
+        found = [[next(comparisons) for _ in range(each.count("@"))] for each in alternatives]
         if len(found) == 1:  # what always holds
             found = [[constraint for constraint in found[0] if not _tighten(box, constraint, network.dtype)]]
-        ways = _both(ways, found)
+        require(len(ways) * len(found) <= 100_000, "too many ways to violate the property")
+        ways = [a + b for a in ways for b in found]
     return [_violation(way, box, outputs, network.dtype) for way in ways]
 
 
@@ -527,43 +491,6 @@ def _tighten(box: tuple[Array, Array], constraint: Constraint, dtype: Any) -> bo
     return name[0] == "X"
 
 
-def _expressions(text: str) -> list[Any]:
-    """The nested lists that a text of parentheses stands for."""
-    stack: list[list[Any]] = [[]]
-    for word in re.findall(r"[()]|[^\s()]+", text):
-        if word == "(":
-            stack.append([])
-        elif word == ")":
-            require(1 < len(stack) < 100, "parentheses that do not match, or too many of them")
-            stack[-2].append(stack.pop())
-        else:
-            stack[-1].append(word)
-    require(len(stack) == 1, "a parenthesis is not closed")
-    return stack[0]
-
-
-def _both(one: list[list[Constraint]], other: list[list[Constraint]]) -> list[list[Constraint]]:
-    require(len(one) * len(other) <= 100_000, "too many ways to violate the property")
-    return [a + b for a in one for b in other]
-
-
-def _ways(formula: Any) -> list[list[Constraint]]:
-    """A formula as a list of alternatives, each of which is a list of constraints that all hold."""
-    require(isinstance(formula, list) and len(formula) > 1 and isinstance(formula[0], str), "an unknown formula")
-    head, *rest = formula
-    if head == "or":
-        return [way for part in rest for way in _ways(part)]
-    if head == "and":
-        ways: list[list[Constraint]] = [[]]
-        for part in rest:
-            ways = _both(ways, _ways(part))
-        return ways
-    require(head in ("<=", ">=", "<", ">") and len(rest) == 2, f"a formula with {head} is not known")
-    known = re.compile(rf"{NUMBER}|[XY]_{PLACE}")
-    require(all(known.fullmatch(str(side)) for side in rest), "compare variables and numbers only")
-    return [[(rest[0], rest[1]) if head[0] == "<" else (rest[1], rest[0])]]
-
-
 def _violation(way: list[Constraint], box: tuple[Array, Array], outputs: int, dtype: Any) -> Violation:
     own, rows, bounds = (box[0].copy(), box[1].copy()), [], []
     for small, large in way:
@@ -584,29 +511,15 @@ def _violation(way: list[Constraint], box: tuple[Array, Array], outputs: int, dt
 
 # ---------------------------------------------------------------------------- 5 bounds
 # A function of a value v is a column of coefficients a and stands for the sum of a·v. Carried back through the network,
-# it becomes a smaller function of the input. Each column belongs to a box, its ``owner``.
-
-
-def pick(of_boxes: Array, owner: Index) -> Array:
-    """(size, boxes) to (size, n): the column of each owner; one column for all if there is only one box."""
-    return of_boxes if of_boxes.shape[1] == 1 else of_boxes[:, owner]
-
-
-def dot(a: Array, of_boxes: Array, owner: Index) -> Array:
-    """(n,), the product of each column of a with the column of its owner."""
-    return of_boxes[:, 0] @ a if of_boxes.shape[1] == 1 else np.einsum("ij,ij->j", a, of_boxes[:, owner])
-
-
-def add_to(functions: dict[int, Array], position: int, a: Array) -> None:
-    """Add coefficients on one value."""
-    functions[position] = functions[position] + a if position in functions else a
+# it becomes a smaller function of the input.
 
 
 class Rule(NamedTuple):
     """How a proof wants the inputs of a ReLU layer bounded, and the elements of the layer that it names.
 
     ``level``: 0 by intervals; 1 also by backward passes where these leave the sign open; 2 also by passes with
-    ``slopes`` (2, named, named before) for the bounds of named elements; 3 is 0 if that is enough, else 1.
+    ``slopes`` (2, named, named before) for the lower and upper bounds of named elements; 3 is 0 if that is enough for
+    all leaves, else 1.
     """
 
     level: int
@@ -614,99 +527,93 @@ class Rule(NamedTuple):
     slopes: Array | None = None
 
 
-class Lines:
-    """The lines around the ReLUs of a layer, from bounds of their inputs (size, boxes).
+class Hints(NamedTuple):
+    """What a proof says of named ReLUs (all named, n) in n functions.
 
-    ``active`` is 1 where the ReLU is its input. ``open`` lists elements that are neither active nor 0 on some box;
-    ``slope``, ``chord`` and ``shift`` are their lower slopes, their upper slopes, and their upper lines' values at 0.
+    ``slope``: the lower slope, or a negative number for the default. ``sign``: the side on which a ReLU is assumed to
+    be, or 0. ``beta``: the multiplier β ≥ 0 of that.
     """
 
-    def __init__(self, low: Array, high: Array, named: Index, real: str, floor: float) -> None:
-        self.named, self.active = named, (low >= 0).astype(real)
-        unstable = (low < 0) & (high > 0)
-        self.open = unstable.any(1).nonzero()[0]
-        self.place = np.full(len(low), -1)  # of an element in ``open``
-        self.place[self.open] = np.arange(len(self.open))
-        low, high, active, unstable = (each[self.open] for each in (low, high, self.active, unstable))
-        below, above = np.where(unstable, low, 0.0), np.where(unstable, high, 1.0)
-        self.chord = np.where(unstable, above / (above - below), active).astype(real)
-        chord = self.chord.astype(np.float64)
-        # raised so far that it lies above the ReLU at both ends, whatever number the computed slope is
-        shift = np.maximum(-chord * below, (1 - chord) * above) * SLACK + floor
-        self.slope = np.where(unstable, above > -below, active).astype(real)
-        self.shift = np.where(unstable, shift, 0.0)
-
-
-class Held(NamedTuple):
-    """ReLUs of a layer whose sign is assumed, for some functions, and the multipliers β ≥ 0 of that."""
-
-    element: Index
-    function: Index
+    slope: Array
     sign: Array
     beta: Array
 
 
-class Bounds:
-    """Bounds of every value of a network on some boxes, with every rounding counted.
+class Lines:
+    """The lines around the ReLUs of a layer, from bounds of their inputs.
 
-    Args:
-        network: The network.
-        lower: (inputs, boxes), the lower corners.
-        upper: (inputs, boxes), the upper corners.
-        rules: One per ReLU layer.
-        exact: Whether the network is run without rounding.
-        outer: The same for one box that holds all of these: its bounds of ReLU inputs hold here, too.
-        real: The precision of backward passes.
+    ``active`` is 1 where the ReLU is its input, 0 where it is 0 or open. ``open`` lists the elements that may be both;
+    ``slope``, ``chord`` and ``shift`` are their lower slopes, their upper slopes, and their upper lines' values at 0.
+    ``span`` is where the named elements of the layer are among all that are named.
+    """
+
+    def __init__(self, low: Array, high: Array, named: Index, before: int, real: str, floor: float) -> None:
+        self.named, self.span, self.active = named, slice(before, before + len(named)), (low >= 0).astype(real)
+        self.open = ((low < 0) & (high > 0)).nonzero()[0]
+        self.place = np.full(len(low), -1)  # of an element in ``open``
+        self.place[self.open] = np.arange(len(self.open))
+        below, above = low[self.open], high[self.open]
+        self.slope, self.chord = (above > -below).astype(real), (above / (above - below)).astype(real)
+        chord = self.chord.astype(np.float64)
+        # raised so far that it lies above the ReLU at both ends, whatever number the computed slope is
+        self.shift = np.maximum(-chord * below, (1 - chord) * above) * SLACK + floor
+
+
+class Bounds:
+    """Bounds of every value of a network on a box, with every rounding counted.
+
+    ``rules`` has one per ReLU layer. ``exact``: the network is run without rounding. ``outer``: bounds on a larger box;
+    those of ReLU inputs hold here, too. ``real``: the precision of backward passes.
     """
 
     def __init__(
         self,
         network: Network,
-        lower: Array,
-        upper: Array,
+        box: tuple[Array, Array],
         rules: Sequence[Rule],
         exact: bool = False,
         outer: Bounds | None = None,
         real: str = "float64",
     ) -> None:
         self.network, self.rules, self.exact, self.outer, self.real = network, rules, exact, outer, real
-        require((np.abs(lower) < network.most).all() and (np.abs(upper) < network.most).all(), "a very large input")
         self.unit, self.floor, self.tiny = (2.0**-24, 1e-30, 1e-15) if real == "float32" else (U64, TINY, TINY)
         self.uses = sum(len(node.parts) for node in network.nodes if isinstance(node, Affine)) + 20
         self.slack = SLACK + 2 * gamma(max(map(prod, network.shapes)), self.unit)
-        self.lower, self.upper = [lower], [upper]  # per value, (size, boxes)
-        self.costs: list[Array] = []  # what rounding costs per unit of coefficient, (size, boxes)
+        self.lower, self.upper = [box[0]], [box[1]]  # of each value
+        self.costs: list[Array] = []  # of each value: what rounding costs a backward pass per unit of coefficient
+        self.lines: dict[int, Lines] = {}  # by the positions of the ReLUs
+        require((self.largest(0) < network.most).all(), "a very large input")
         self._charge(1, self.largest(0))
-        self.lines: dict[int, Lines] = {}
         with np.errstate(all="ignore"):
             for node in network.nodes:
                 (self._relu if isinstance(node, Relu) else self._affine)(node)
 
-    def name(self, rules: Sequence[Rule]) -> None:
-        """Give names to other elements."""
-        self.rules = rules
-        for lines, rule in zip(self.lines.values(), rules, strict=True):
-            lines.named = rule.named
+    def largest(self, position: int) -> Array:
+        """How large a value can be."""
+        return np.maximum(np.abs(self.lower[position]), np.abs(self.upper[position]))
 
     def _charge(self, terms: int, size: Array, error: Any = 0.0) -> None:
-        """Note what a backward pass loses at the next value, per unit of coefficient."""
-        share = gamma(terms + self.uses, self.unit) + gamma(len(size) + 4000)  # of coefficients, and of sums with them
+        """Note the costs of the next value: coefficients behind it are sums of so many terms, and then come sums."""
+        share = gamma(terms + self.uses, self.unit) + gamma(len(size) + 4000)
         self.costs.append(((error + 2 * share * size) * SLACK + self.floor).astype(self.real))
-
-    def largest(self, position: int) -> Array:
-        """(size, boxes), how large a value can be."""
-        return np.maximum(np.abs(self.lower[position]), np.abs(self.upper[position]))
 
     def _affine(self, node: Affine) -> None:
         """The interval of an affine value, and its rounding."""
-        boxes, terms, error = self.lower[0].shape[1], 1, 0.0
-        centre, spread, size, inputs, weights = node.constant[:, None], 0.0, node.size[:, None], 0.0, 0.0
+        centre, spread, size, inputs, weights, terms, error = (
+            node.constant,
+            0.0,
+            np.abs(node.constant),
+            0.0,
+            0.0,
+            1,
+            0.0,
+        )
         for source, map_ in node.parts:
             low, high, largest = self.lower[source], self.upper[source], self.largest(source)
-            centre = centre + map_.apply((low + high) / 2)
-            sizes = map_.apply(np.concatenate([(high - low) / 2, largest], 1), size=True)
-            spread, size, weights = spread + sizes[:, :boxes], size + sizes[:, boxes:], weights + map_.weights
-            terms, inputs = terms + map_.terms + 1, inputs + largest.max(0)
+            sizes = map_.apply(np.stack([(high - low) / 2, largest], 1), size=True)
+            centre = centre + map_.apply((low + high)[:, None] / 2)[:, 0]
+            spread, size, weights = spread + sizes[:, 0], size + sizes[:, 1], weights + map_.weights
+            terms, inputs = terms + map_.terms + 1, inputs + largest.max()
         size = size * SLACK
         require((size < self.network.most).all(), "the network may overflow")
         if self.real == "float32" and (size > 1e6).any():
@@ -735,7 +642,8 @@ class Bounds:
             if rule.slopes is not None:
                 self._tighten(source, low, high, rule.named, rule.slopes)
         self.lower[source], self.upper[source] = low, high
-        self.lines[len(self.lower)] = Lines(low, high, rule.named, self.real, self.floor)
+        before = sum(len(lines.named) for lines in self.lines.values())
+        self.lines[len(self.lower)] = Lines(low, high, rule.named, before, self.real, self.floor)
         self.lower.append(np.maximum(low, 0))
         self.upper.append(np.maximum(high, 0))
         self._charge(1, self.largest(source))
@@ -744,106 +652,75 @@ class Bounds:
         """Bound the unstable ones of some elements by backward passes, first on the side that may show their sign."""
         node, first = self.network.nodes[source - 1], (low + high < 0)[elements]
         for turn in (False, True):
-            chosen, owners = ((low < 0) & (high > 0))[elements].nonzero()
+            chosen = ((low < 0) & (high > 0))[elements].nonzero()[0]
             for some in in_pieces(len(chosen), self.network):
-                function, owner = chosen[some], owners[some]
-                side = first[function, owner] ^ turn  # True for an upper bound, which is −(a lower bound of −z)
-                sign, place = np.where(side, -1.0, 1.0), (elements[function], owner)
-                functions: dict[int, Array] = {}
+                function, place = chosen[some], elements[chosen[some]]
+                side = first[function] ^ turn  # True for an upper bound, which is −(a lower bound of −z)
+                sign, functions = np.where(side, -1.0, 1.0), {}
                 for position, map_ in node.parts:
-                    add_to(functions, position, sign.astype(self.real) * map_.rows(place[0], self.real))
-                own = {} if slopes is None else self.own(slopes[side.astype(int), function])
-                constant, lost = sign * node.constant[place[0]], self.costs[source][place].astype(np.float64)
-                bound = sign * self.bound(functions, constant, lost, owner, own)
+                    functions[position] = functions.get(position, 0.0) + map_.rows(place, self.real) * sign.astype(
+                        self.real
+                    )
+                alpha = None if slopes is None else slopes[side.astype(int), function].T
+                hints = None if alpha is None else Hints(alpha, np.zeros_like(alpha), np.zeros_like(alpha))
+                bound = sign * self.bound(functions, sign * node.constant[place], self.costs[source][place], hints)
                 low[place] = np.where(side, low[place], np.maximum(low[place], bound))
                 high[place] = np.where(side, np.minimum(high[place], bound), high[place])
 
-    def own(self, slopes: Array) -> dict[int, Array]:
-        """Slopes (n, named) of named elements by ReLU layer: (named there, n)."""
-        result, first = {}, 0
-        for position, rule in zip(self.lines, self.rules, strict=False):
-            result[position] = slopes[:, first : first + len(rule.named)].T
-            first += len(rule.named)
-        return result
+    def bound(self, functions: dict[int, Array], constant: Array, lost: Array, hints: Hints | None) -> Array:
+        """Lower bounds of n functions plus constants on the box, with every rounding counted.
 
-    def bound(
-        self,
-        functions: dict[int, Array],
-        constant: Array,
-        lost: Array,
-        owner: Index,
-        own: dict[int, Array] | None = None,
-        held: dict[int, Held] | None = None,
-    ) -> Array:
-        """Lower bounds of n functions plus constants, each on the box of its owner, with every rounding counted.
-
-        Args:
-            functions: Their coefficients on some values.
-            constant: (n,).
-            lost: (n,), how far they may be off.
-            owner: (n,), the box of each.
-            own: Per ReLU layer (named, n), lower slopes for its named elements; a negative one stands for the default.
-            held: Per ReLU layer, what is assumed.
+        ``functions`` are coefficients (size, n) on some values. ``lost`` (n,) is how far they may be off.
         """
-        pending, total, lost, own, held = dict(functions), constant.copy(), lost.copy(), own or {}, held or {}
-        for at in range(max([*pending, *held]), 0, -1):
-            if at not in pending and at not in held:
+        pending, total, lost = dict(functions), constant.copy(), lost.astype(np.float64)
+        for at in range(max(pending), 0, -1):
+            node = self.network.nodes[at - 1]
+            if at not in pending and (hints is None or at not in self.lines):
                 continue
-            node, n = self.network.nodes[at - 1], len(total)
-            a = pending.pop(at) if at in pending else np.zeros((len(self.lower[at]), n), self.real)
-            lost += dot(np.abs(a), self.costs[at], owner)
+            a = pending.pop(at) if at in pending else np.zeros((len(self.lower[at]), len(total)), self.real)
+            lost += self.costs[at] @ np.abs(a)
             if isinstance(node, Relu):
-                parts = [(node.source, self._below(at, a, total, lost, owner, own.get(at), held.get(at)))]
+                parts = [(node.source, self._below(at, a, total, lost, hints))]
             else:
                 total += node.constant @ a
                 parts = [(source, map_.transpose(a)) for source, map_ in node.parts]
             for source, part in parts:
-                add_to(pending, source, part)
+                pending[source] = pending[source] + part if source in pending else part
         if 0 in pending:  # the minimum on a box, by its centre and half width
-            g, size, low, high = pending[0], np.abs(pending[0]), self.lower[0], self.upper[0]
-            total += dot(g, (low + high) / 2, owner) - dot(size, (high - low) / 2, owner)
-            lost += dot(size, self.costs[0], owner)
+            g, (low, high) = pending[0].astype(np.float64), (self.lower[0], self.upper[0])
+            total += (low + high) / 2 @ g - (high - low) / 2 @ np.abs(g)
+            lost += self.costs[0] @ np.abs(g)
         result = total - self.slack * lost - self.tiny
         return np.where(np.isfinite(result), result - 2.0**-50 * np.abs(result), -np.inf)
 
-    def _below(
-        self, at: int, a: Array, total: Array, lost: Array, owner: Index, own: Array | None, held: Held | None
-    ) -> Array:
+    def _below(self, at: int, a: Array, total: Array, lost: Array, hints: Hints | None) -> Array:
         """Functions of ReLUs as smaller functions of their inputs; ``total`` and ``lost`` change with them."""
         lines = self.lines[at]
-        b = a * pick(lines.active, owner)
-        part = a[lines.open]
-        slope, chord, shift = (pick(line, owner) for line in (lines.slope, lines.chord, lines.shift))
-        if own is not None:
-            slope, place = np.broadcast_to(slope, part.shape).copy(), lines.place[lines.named]
-            known, place = own[place >= 0], place[place >= 0]
-            slope[place] = np.where(
-                (shift[place] > 0) & (known >= 0), known, slope[place]
-            )  # rounded to a number in [0, 1]
+        b, part, slope = a * lines.active[:, None], a[lines.open], lines.slope[:, None]
         negative = np.minimum(part, 0)
-        b[lines.open] = (part - negative) * slope + negative * chord
-        if held is not None:  # on its side, a ReLU is z or 0; no path splits a ReLU twice
-            where = held.element, held.function
-            b[where] = a[where] * (held.sign > 0) - held.sign * held.beta
-            place = lines.place[held.element]
-            negative[place[place >= 0], held.function[place >= 0]] = 0.0
-            np.add.at(lost, held.function, held.beta * self.costs[at][held.element, owner[held.function]])
-        total += dot(negative, lines.shift, owner)
+        if hints is not None:
+            own, sign, beta = (each[lines.span] for each in hints)
+            is_open = lines.place[lines.named] >= 0
+            place, slope = lines.place[lines.named][is_open], np.repeat(slope, a.shape[1], 1)
+            slope[place] = np.where(own[is_open] >= 0, own[is_open], slope[place])
+        b[lines.open] = (part - negative) * slope + negative * lines.chord[:, None]
+        if hints is not None:  # on its side, a ReLU is z or 0
+            b[lines.named] = np.where(sign == 0, b[lines.named], a[lines.named] * (sign > 0) - sign * beta)
+            negative[place] = np.where(sign[is_open] == 0, negative[place], 0.0)
+            lost += self.costs[at][lines.named] @ beta
+        total += lines.shift @ negative
         return b
 
 
-PIECE = 1 << 17
-
-
 def in_pieces(count: int, network: Network) -> Iterator[slice]:
-    """So many functions a few at a time, so that an array of their coefficients has about a million numbers."""
-    most = max(16, PIECE // max(map(prod, network.shapes)))
+    """So many functions a few at a time, so that an array of their coefficients stays small."""
+    most = max(16, (1 << 17) // max(map(prod, network.shapes)))
     return (slice(start, start + most) for start in range(0, count, most))
 
 
 # ---------------------------------------------------------------------------- 6 the proof file and its trees
 
-MAGIC, MOST_BYTES, DEEPEST, AT_ONCE = b"steadyproof 2\n", 1 << 30, 4096, 256
+MAGIC, MOST_BYTES, DEEPEST = b"steadyproof 2\n", 1 << 30, 4096
 LEAF, RELU, INPUT = 0, 1, 2
 MOST_SPLITS = 1 << 20  # of a tree; and the numbers that all its boxes take
 
@@ -863,7 +740,7 @@ class Source:
         require(unpacker.eof and not unpacker.unused_data, "the proof is damaged, or too long")
 
     def array(self, kind: str, count: int) -> NDArray[Any]:
-        """So many numbers: unsigned (u1, u4) or floating (f4, f8), little-endian."""
+        """So many numbers: unsigned (u1, u2, u4) or floating (f4, f8), little-endian."""
         end = self.at + np.dtype(kind).itemsize * count
         require(end <= len(self.content), "the proof ends too early")
         found = np.frombuffer(self.content[self.at : end], np.dtype(kind).newbyteorder("<"))
@@ -875,14 +752,11 @@ class Source:
         return int(self.array("u4", 1)[0])
 
     def slopes(self, *shape: int) -> Array:
-        """Numbers in [0, 1], of 8 or 16 bits."""
-        bits = self.number()
-        require(bits in (8, 16), "slopes have 8 or 16 bits")
-        return self.array(f"u{bits // 8}", prod(shape)).reshape(shape) / (2.0**bits - 1)
+        """Numbers in [0, 1]."""
+        return self.array("u2", prod(shape)).reshape(shape) / 65535.0
 
 
-@dataclass
-class Leaves:
+class Leaves(NamedTuple):
     """Leaves of trees, one tree per violation: the violation and the box of each leaf.
 
     The ReLU splits on their paths are (leaf, named ReLU, sign) with their β. ``slopes`` are rows of the table of
@@ -902,28 +776,26 @@ class Leaves:
         """Some of the leaves."""
         here = chosen[self.leaf]
         splits = np.cumsum(chosen)[self.leaf[here]] - 1, self.relu[here], self.sign[here], self.beta[here]
-        parts = self.violation[chosen], self.boxes[chosen]
-        return Leaves(*parts, *splits, self.slopes[chosen], self.weights[chosen])
+        return Leaves(self.violation[chosen], self.boxes[chosen], *splits, self.slopes[chosen], self.weights[chosen])
 
 
 class Boxes:
     """The different boxes that the trees of a region cut its box into."""
 
     def __init__(self, lower: Array, upper: Array) -> None:
-        self.corners = [(lower, upper)]
-        self.numbers = {(lower.tobytes(), upper.tobytes()): 0}
+        self.corners, self.parts = [(lower, upper)], dict[tuple[int, int, float], list[int]]()
 
     def halves(self, box: int, axis: int, cut: float) -> list[int]:
         """The numbers of the parts of a box on both sides of a cut, which must lie in it."""
         lower, upper = self.corners[box]
         require(axis < len(lower) and lower[axis] <= cut <= upper[axis], "a cut outside the box")
-        below, above = upper.copy(), lower.copy()
-        below[axis] = above[axis] = cut
         require(len(self.corners) * len(lower) < 64 * MOST_SPLITS, "too many boxes")
-        for part in ((lower, below), (above, upper)):
-            if self.numbers.setdefault((part[0].tobytes(), part[1].tobytes()), len(self.corners)) == len(self.corners):
-                self.corners.append(part)
-        return [self.numbers[part[0].tobytes(), part[1].tobytes()] for part in ((lower, below), (above, upper))]
+        if (box, axis, cut) not in self.parts:
+            self.parts[box, axis, cut] = [len(self.corners), len(self.corners) + 1]
+            below, above = upper.copy(), lower.copy()
+            below[axis] = above[axis] = cut
+            self.corners += [(lower, below), (above, upper)]
+        return self.parts[box, axis, cut]
 
 
 def read_trees(source: Source, boxes: Boxes, named: int, constraints: Sequence[int]) -> Leaves:
@@ -985,7 +857,7 @@ def read_region(source: Source, sizes: Sequence[int], violations: Sequence[Viola
         require(level <= 3 and (np.diff(named) > 0).all() and (named < size).all(), "a rule that is not known")
         rules.append(Rule(level, named, source.slopes(2, len(named), total) if level == 2 else None))
         total += len(named)
-    table = np.concatenate([np.full((1, total), -1.0), *(source.slopes(source.number(), total) for _ in range(2))])
+    table = np.concatenate([np.full((1, total), -1.0), source.slopes(source.number(), total)])
     boxes = Boxes(violations[0].lower, violations[0].upper)
     leaves = read_trees(source, boxes, total, [len(violation.bound) for violation in violations])
     require((leaves.slopes < len(table)).all(), "slopes that are not there")
@@ -995,66 +867,47 @@ def read_region(source: Source, sizes: Sequence[int], violations: Sequence[Viola
 # ---------------------------------------------------------------------------- 7 checking
 
 
-def bound_leaves(
-    bounds: Bounds, violations: Sequence[Violation], leaves: Leaves, table: Array, numbers: Index
-) -> Array:
-    """Lower bounds of the sum of λ·(c·y − d) on each leaf; a positive one shows that nothing is violated there.
+def bound_leaves(bounds: Bounds, violations: Sequence[Violation], leaves: Leaves, table: Array) -> Array:
+    """Lower bounds of the sum of λ·(c·y − d) on leaves of one box; a positive one shows that nothing is violated there.
 
-    Args:
-        bounds: The network on some boxes.
-        violations: Those that the weights of the leaves speak of.
-        leaves: Leaves on these boxes.
-        table: (rows, named), the slopes that the leaves choose from.
-        numbers: The numbers of the boxes, in increasing order.
+    ``violations`` are those that the weights of the leaves speak of, ``table`` has the slopes that they choose from.
     """
     matrix, limit = (np.concatenate([getattr(each, name) for each in violations]) for name in ("matrix", "bound"))
-    ends = np.cumsum([len(rule.named) for rule in bounds.rules])
-    layer = np.searchsorted(ends, leaves.relu, "right")
-    named = np.concatenate([np.zeros(0, np.int64), *(rule.named for rule in bounds.rules)])
-    result, output = [], bounds.network.output
+    total, output, result = sum(len(rule.named) for rule in bounds.rules), bounds.network.output, []
     for some in in_pieces(len(leaves.boxes), bounds.network):
-        weights, owner = leaves.weights[some].T, np.searchsorted(numbers, leaves.boxes[some])
+        weights, hints = leaves.weights[some].T, None
         first, last = np.searchsorted(leaves.leaf, [some.start, some.stop])
-        held = {}
-        for number, position in enumerate(bounds.lines):
-            of = first + (layer[first:last] == number).nonzero()[0]
-            if len(of):
-                function = leaves.leaf[of] - some.start
-                held[position] = Held(named[leaves.relu[of]], function, leaves.sign[of], leaves.beta[of])
+        if leaves.slopes[some].any() or first < last:
+            sign, beta = np.zeros((2, total, weights.shape[1]))
+            place = leaves.relu[first:last], leaves.leaf[first:last] - some.start
+            sign[place], beta[place] = leaves.sign[first:last], leaves.beta[first:last]  # no path splits a ReLU twice
+            hints = Hints(table[leaves.slopes[some]].T, sign, beta)
         with np.errstate(all="ignore"):
-            size = dot(np.abs(matrix).T @ weights, bounds.largest(output), owner) + np.abs(limit) @ weights
-            own = bounds.own(table[leaves.slopes[some]]) if leaves.slopes[some].any() else {}
+            size = bounds.largest(output) @ (np.abs(matrix).T @ weights) + np.abs(limit) @ weights
             functions = {output: (matrix.T @ weights).astype(bounds.real)}
             lost = (gamma(4000) + 4 * bounds.unit) * size
-            result.append(bounds.bound(functions, -(limit @ weights), lost, owner, own, held))
+            result.append(bounds.bound(functions, -(limit @ weights), lost, hints))
     return np.concatenate(result)
 
 
-def smallest_bound(
-    network: Network, violations: list[Violation], region: Region, exact: bool, level: int, real: str
-) -> float:
+def smallest_bound(network: Network, violations: list[Violation], region: Region, exact: bool, real: str) -> float:
     """The smallest bound of all leaves."""
-    rules = [rule._replace(level=level) if rule.level == 3 else rule for rule in region.rules]
-    leaves, corners, smallest = region.leaves, region.boxes.corners, np.inf
-    whole = Bounds(network, *(corner[:, None] for corner in corners[0]), rules, exact, None, real)
-    used = np.unique(leaves.boxes)
-    for start in range(0, len(used), AT_ONCE):
-        some = used[start : start + AT_ONCE]
-        lower, upper = (np.stack([corners[box][side] for box in some], 1) for side in (0, 1))
-        cut = some.any()  # box 0 is the whole one
-        bounds = Bounds(network, lower, upper, rules, exact, whole, real) if cut else whole
-        found = bound_leaves(bounds, violations, leaves.of(np.isin(leaves.boxes, some)), region.table, some)
-        smallest = min(smallest, found.min())
-    return smallest
+    whole, found = Bounds(network, region.boxes.corners[0], region.rules, exact, None, real), np.inf
+    for box in np.unique(region.leaves.boxes):
+        bounds = Bounds(network, region.boxes.corners[box], region.rules, exact, whole, real) if box else whole
+        leaves = region.leaves.of(region.leaves.boxes == box)
+        found = min(found, bound_leaves(bounds, violations, leaves, region.table).min())
+    return found
 
 
 def check_region(source: Source, network: Network, violations: list[Violation], exact: bool) -> int:
     """Read and check what a proof says of the violations that share one box. Returns the number of leaves."""
     require(sum(len(each.bound) for each in violations) <= 1000, "more constraints than rounding is counted for")
     region = read_region(source, [prod(network.shapes[relu]) for relu in network.relus()], violations)
-    tries = [(0, "float32"), (1, "float32"), (1, "float64")]
+    tries = [(0, "float32"), (1, "float32"), (1, "float64")]  # what level 3 means, and the precision of passes
     for level, real in tries if any(rule.level == 3 for rule in region.rules) else tries[2:]:
-        found = smallest_bound(network, violations, region, exact, level, real)
+        rules = [rule._replace(level=level) if rule.level == 3 else rule for rule in region.rules]
+        found = smallest_bound(network, violations, region._replace(rules=rules), exact, real)
         if found > 0:
             return len(region.leaves.boxes)
     raise Refused(f"the bound of a leaf is {found:.3g}, which is not positive")

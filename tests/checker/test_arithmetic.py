@@ -41,11 +41,11 @@ def exact_dual(layers: Layers, bounds: Bounds, row: np.ndarray, alpha: np.ndarra
             named = {int(element): first + at for at, element in enumerate(lines.named)}
             for element in range(len(a)):
                 place, name = lines.place[element], named.get(element)
-                slope = chord = Fraction(int(lines.active[element, 0]))
+                slope = chord = Fraction(int(lines.active[element]))
                 shift = Fraction(0)
                 if place >= 0:
                     slope, chord, shift = (
-                        Fraction(float(line[place, 0])) for line in (lines.slope, lines.chord, lines.shift)
+                        Fraction(float(line[place])) for line in (lines.slope, lines.chord, lines.shift)
                     )
                     slope = slope if name is None else Fraction(float(alpha[name]))
                 if name in held:
@@ -59,7 +59,7 @@ def exact_dual(layers: Layers, bounds: Bounds, row: np.ndarray, alpha: np.ndarra
             sum((v * Fraction(float(weight[j, i])) for j, v in enumerate(a)), Fraction(0))
             for i in range(weight.shape[1])
         ]
-    low, high = exact(bounds.lower[0][:, 0]), exact(bounds.upper[0][:, 0])
+    low, high = exact(bounds.lower[0]), exact(bounds.upper[0])
     return total + sum((v * (low[i] if v > 0 else high[i]) for i, v in enumerate(a)), Fraction(0))
 
 
@@ -77,7 +77,7 @@ def test_a_bound_never_exceeds_the_exact_one_and_holds_at_exact_points(seed: int
     network = steadycheck.read_network(onnx_bytes(layers))
     lower = random.uniform(-1, 0, (1, 3))
     upper = lower + random.uniform(0.01, 1, (1, 3))
-    bounds = Bounds(network, lower.T, upper.T, named_rules(network, seed % 2), run_exactly, real=real)
+    bounds = Bounds(network, (lower[0], upper[0]), named_rules(network, seed % 2), run_exactly, real=real)
     kept = sum(len(lines.named) for lines in bounds.lines.values())
     row = random.normal(size=(1, 2))
     violation = Violation(lower[0], upper[0], row, np.zeros(1))
@@ -92,7 +92,7 @@ def test_a_bound_never_exceeds_the_exact_one_and_holds_at_exact_points(seed: int
             np.array([*beta.values(), 0.0])[:-1], np.ones(1, int), np.ones((1, 1)),
         )  # fmt: skip
         table = np.stack([np.full(kept, -1.0), alpha]).astype(real).astype(float)
-        found = float(bound_leaves(bounds, [violation], leaves, table, np.zeros(1, int))[0])
+        found = float(bound_leaves(bounds, [violation], leaves, table)[0])
         reference = exact_dual(layers, bounds, row[0], table[1], held, beta)
         assert Fraction(found) <= reference
         if run_exactly:
@@ -110,9 +110,9 @@ def test_intervals_hold_for_float32_in_random_orders_of_summation(seed: int) -> 
     layers = [((1e3 * weight).astype("f4"), bias) for weight, bias in random_layers(random, (40, 30, 2))]
     network = steadycheck.read_network(onnx_bytes(layers))
     x = random.uniform(-1, 1, 40).astype("f4")
-    box = x.astype(float)[:, None]
-    bounds = Bounds(network, box, box, named_rules(network, 1))
-    exactly = Bounds(network, box, box, named_rules(network, 1), exact=True)
+    box = x.astype(float)
+    bounds = Bounds(network, (box, box), named_rules(network, 1))
+    exactly = Bounds(network, (box, box), named_rules(network, 1), exact=True)
     differs = 0
     for _ in range(50):
         values = x
@@ -122,9 +122,9 @@ def test_intervals_hold_for_float32_in_random_orders_of_summation(seed: int) -> 
             for column in terms.T:
                 total = (total + column).astype("f4")
             values = np.maximum(total, 0) if number + 1 < len(layers) else total
-        assert (values >= bounds.lower[-1][:, 0]).all()
-        assert (values <= bounds.upper[-1][:, 0]).all()
-        differs += bool(((values < exactly.lower[-1][:, 0]) | (values > exactly.upper[-1][:, 0])).any())
+        assert (values >= bounds.lower[-1]).all()
+        assert (values <= bounds.upper[-1]).all()
+        differs += bool(((values < exactly.lower[-1]) | (values > exactly.upper[-1])).any())
     assert differs  # so that the room for float32 is needed
 
 

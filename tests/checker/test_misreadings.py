@@ -52,8 +52,7 @@ def forged(content: bytes, property_file: bytes, level: int = 1) -> bytes:
     for group in groups:
         for size in sizes:
             body += words(level, size, *([0] + [1] * (size - 1)))
-        body += words(0, 8, 0, 8)  # two empty tables of slopes of 8 bits
-        body += words(len(group)) + b"\0" * len(group) + words(*[0] * len(group))
+        body += words(0, len(group)) + b"\0" * len(group) + words(*[0] * len(group))  # no slopes, only leaves
         body += np.ones(sum(len(violation.bound) for violation in group), "<f4").tobytes()
     packed = zlib.compress(body)
     return steadycheck.MAGIC + hashlib.sha256(packed).digest() + packed

@@ -57,8 +57,8 @@ def test_bounds_on_points_enclose_what_pytorch_computes(kind: str) -> None:
     known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
     flat = points.flatten(1).double().numpy()
     for point, scores in zip(flat, wanted, strict=True):
-        found = Bounds(known, point[:, None], point[:, None], backward(known))
-        low, high = found.lower[known.output][:, 0], found.upper[known.output][:, 0]
+        found = Bounds(known, (point, point), backward(known))
+        low, high = found.lower[known.output], found.upper[known.output]
         assert (low <= scores).all()
         assert (high >= scores).all()
         assert (high - low).max() < 1e-3
@@ -71,14 +71,14 @@ def test_bounds_on_boxes_hold_at_random_points(kind: str, real: str) -> None:
     known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
     centre = torch.rand(1, 2, 6, 6)
     lower, upper = ((centre + side * 0.1).flatten().double().numpy() for side in (-1, 1))
-    found = Bounds(known, lower[:, None], upper[:, None], backward(known), real=real)
+    found = Bounds(known, (lower, upper), backward(known), real=real)
     violation, none, zeros = (
         steadycheck.Violation(lower, upper, np.eye(3), np.zeros(3)),
         np.zeros(0, int),
         np.zeros(3, int),
     )
     leaves = steadycheck.Leaves(zeros, zeros, none, none, none + 0.0, none + 0.0, zeros, np.eye(3))
-    bounds = steadycheck.bound_leaves(found, [violation], leaves, np.zeros((1, 0)), np.zeros(1, int))
+    bounds = steadycheck.bound_leaves(found, [violation], leaves, np.zeros((1, 0)))
     with torch.no_grad():
         scores = network(centre + 0.2 * (torch.rand(500, 2, 6, 6) - 0.5)).double().numpy()
     assert (scores >= bounds).all()

@@ -159,9 +159,9 @@ def made_up(target: Target, random: np.random.Generator) -> bytes:
         chosen, level = np.flatnonzero(random.random(size) < random.choice([0.5, 0.9, 1.0])), int(random.integers(4))
         parts += [_u4(level, len(chosen)), np.diff(chosen, prepend=0).astype("<u4").tobytes()]
         if level == 2:
-            parts += [_u4(8), random.integers(0, 256, 2 * len(chosen) * sum(kept)).astype("u1").tobytes()]
+            parts += [random.integers(0, 65536, 2 * len(chosen) * sum(kept)).astype("<u2").tobytes()]
         kept.append(len(chosen))
-    parts += [_u4(2, 8), random.integers(0, 256, 2 * sum(kept)).astype("u1").tobytes(), _u4(0, 16)]
+    parts += [_u4(2), random.integers(0, 65536, 2 * sum(kept)).astype("<u2").tobytes()]
     kinds, depths, path = _random_tree(random)
     betas = random.choice([0.0, 1.0, 10.0, 1e6, 1e30, *SPECIAL], size=sum(depths), p=None).astype("<f4")
     if random.integers(2):

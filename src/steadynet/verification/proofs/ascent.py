@@ -27,26 +27,21 @@ class Batch:
     ``signs`` is 0 where a ReLU is not held.
     """
 
-    owner: NDArray[np.int64]
     slopes: Array
     betas: Array
     signs: Array
     weights: Array
 
     @classmethod
-    def of(cls, bounds: Bounds, leaves: Sequence[Leaf], boxes: Sequence[int]) -> Batch:
-        """The batch of some leaves; ``boxes`` are the numbers of the boxes that are bounded."""
-        place = {box: number for number, box in enumerate(boxes)}
-        owner = np.array([place[leaf.box] for leaf in leaves])
-        default = np.concatenate([_lines(bounds, at)[0] for at in bounds.lines]).T
-        slopes = np.array(
-            [default[row] if leaf.slopes is None else leaf.slopes for row, leaf in zip(owner, leaves, strict=True)]
-        )
+    def of(cls, bounds: Bounds, leaves: Sequence[Leaf]) -> Batch:
+        """The batch of some leaves of one box."""
+        default = np.concatenate([_lines(bounds, at)[0] for at in bounds.lines])
+        slopes = np.array([default if leaf.slopes is None else leaf.slopes for leaf in leaves])
         betas, signs = np.zeros_like(slopes), np.zeros_like(slopes)
         for row, leaf in enumerate(leaves):
             for relu, (sign, beta) in leaf.held.items():
                 betas[row, relu], signs[row, relu] = beta, sign
-        return cls(owner, slopes, betas, signs, np.array([leaf.weights for leaf in leaves]))
+        return cls(slopes, betas, signs, np.array([leaf.weights for leaf in leaves]))
 
 
 @dataclass
@@ -75,7 +70,7 @@ class _Layer:
 
 
 def _lines(bounds: Bounds, at: int) -> tuple[Array, Array, Array]:
-    """Lower slope, upper slope and the upper line's value at 0 of the named ReLUs of a layer, (named, boxes) each."""
+    """Lower slope, upper slope and the upper line's value at 0 of the named ReLUs of a layer."""
     lines = bounds.lines[at]
     place = lines.place[lines.named]
     result = [lines.active[lines.named], lines.active[lines.named], np.zeros_like(lines.active[lines.named])]
@@ -85,17 +80,15 @@ def _lines(bounds: Bounds, at: int) -> tuple[Array, Array, Array]:
 
 
 def _layers(bounds: Bounds, batch: Batch) -> dict[int, _Layer]:
-    result, first = {}, 0
+    result = {}
     for at, lines in bounds.lines.items():
-        span = slice(first, first + len(lines.named))
-        first = span.stop
-        slope, chord, shift = (line[:, batch.owner] for line in _lines(bounds, at))
-        signs = batch.signs[:, span].T
+        slope, chord, shift = (line[:, None] for line in _lines(bounds, at))
+        signs = batch.signs[:, lines.span].T
         free = (shift > 0) & (signs == 0)
-        slope = np.where(free, batch.slopes[:, span].T, np.where(signs == 0, slope, signs > 0))
+        slope = np.where(free, batch.slopes[:, lines.span].T, np.where(signs == 0, slope, signs > 0))
         chord, shift = np.where(signs == 0, chord, slope), np.where(free, shift, 0.0)
-        held = batch.betas[:, span].T * signs
-        result[at] = _Layer(span, slope, chord, shift, free, held, np.zeros_like(slope))
+        held = batch.betas[:, lines.span].T * signs
+        result[at] = _Layer(lines.span, slope, chord, shift, free, held, np.zeros_like(slope))
     return result
 
 
@@ -113,7 +106,7 @@ def _backward(bounds: Bounds, violation: Violation, batch: Batch, layers: dict[i
             layer, lines = layers[at], bounds.lines[at]
             layer.behind = a[lines.named]
             negative = np.minimum(layer.behind, 0)
-            b = a * (lines.active if lines.active.shape[1] == 1 else lines.active[:, batch.owner])
+            b = a * lines.active[:, None]
             b[lines.named] = (layer.behind - negative) * layer.slope + negative * layer.chord - layer.held
             bound = bound + (negative * layer.shift).sum(0)
             parts = [(node.source, b)]
@@ -129,7 +122,7 @@ def one_pass(bounds: Bounds, violation: Violation, batch: Batch) -> Found:
     """The bounds of a batch, without rounding errors, and their gradients: those at the minimiser of the lines."""
     layers = _layers(bounds, batch)
     bound, g = _backward(bounds, violation, batch, layers)
-    low, high = bounds.lower[0][:, batch.owner], bounds.upper[0][:, batch.owner]
+    low, high = bounds.lower[0][:, None], bounds.upper[0][:, None]
     values = [np.where(g > 0, low, high)]
     bound = bound + (g * values[0]).sum(0)
     gradient, betas, loss = (np.zeros_like(batch.slopes) for _ in range(3))
@@ -140,7 +133,7 @@ def one_pass(bounds: Bounds, violation: Violation, batch: Batch) -> Found:
         layer, lines, inner = layers[at], bounds.lines[at], values[node.source]
         z, behind = inner[lines.named], layer.behind
         y = np.where(behind < 0, layer.chord * z + layer.shift, layer.slope * z)
-        outer = inner * (lines.active if lines.active.shape[1] == 1 else lines.active[:, batch.owner])
+        outer = inner * lines.active[:, None]
         outer[lines.named] = y
         values.append(outer)
         gradient[:, layer.span] = np.where(layer.free, np.maximum(behind, 0) * z, 0.0).T

@@ -31,8 +31,8 @@ class RegionDraft:
 
 
 def quantised(slopes: Array, bits: int) -> Array:
-    """The slopes as a proof stores them."""
-    return np.round(slopes * (2.0**bits - 1)) / (2.0**bits - 1)
+    """The slopes as a proof stores them: in 16 bits. With 8, both bytes are the same, which compresses well."""
+    return np.round(slopes * (2.0**bits - 1)) * (65535 // (2**bits - 1)) / 65535.0
 
 
 def pack(network: bytes, property_file: bytes, exact: bool, regions: Sequence[RegionDraft]) -> bytes:
@@ -59,8 +59,8 @@ def _array(values: object, kind: str) -> bytes:
     return np.asarray(values, dtype=kind).tobytes()
 
 
-def _shares(slopes: Array, bits: int) -> bytes:
-    return _array(np.round(slopes * (2**bits - 1)), f"<u{bits // 8}")
+def _shares(slopes: Array) -> bytes:
+    return _array(np.round(slopes * 65535), "<u2")
 
 
 def _region(region: RegionDraft) -> list[bytes]:
@@ -68,33 +68,22 @@ def _region(region: RegionDraft) -> list[bytes]:
     for rule in region.rules:
         parts += [_numbers(rule.level, len(rule.named)), _array(np.diff(rule.named, prepend=0), "<u4")]
         if rule.slopes is not None:
-            parts += [_numbers(8), _shares(rule.slopes, 8)]
-    rows: dict[tuple[int, bytes], int] = {}
-    tables: dict[int, list[bytes]] = {8: [], 16: []}
+            parts.append(_shares(rule.slopes))
+    rows: dict[bytes, int] = {}
     for leaf in (leaf for tree in region.trees for leaf in leaves_of(tree)):
         if leaf.slopes is not None:
-            key = (leaf.bits, _shares(leaf.slopes, leaf.bits))
-            if key not in rows:
-                rows[key] = len(tables[leaf.bits])
-                tables[leaf.bits].append(key[1])
-    for bits in (8, 16):
-        parts += [_numbers(len(tables[bits]), bits), *tables[bits]]
-    return parts + _trees(region.trees, rows, len(tables[8]))
+            rows.setdefault(_shares(leaf.slopes), 1 + len(rows))
+    return [*parts, _numbers(len(rows)), *rows, *_trees(region.trees, rows)]
 
 
-def _trees(roots: Sequence[Node], rows: dict[tuple[int, bytes], int], eight: int) -> list[bytes]:
+def _trees(roots: Sequence[Node], rows: dict[bytes, int]) -> list[bytes]:
     nodes = [node for root in roots for node in preorder(root)]
     splits = [node for node in nodes if isinstance(node, Split)]
     leaves = [node for node in nodes if isinstance(node, Leaf)]
     kinds = [LEAF if isinstance(node, Leaf) else INPUT if node.relu is None else RELU for node in nodes]
     cuts = [split for split in splits if split.relu is None]
     betas = [beta for leaf in leaves for _, beta in leaf.held.values()]
-    slopes = []
-    for leaf in leaves:
-        if leaf.slopes is None:
-            slopes.append(0)
-        else:
-            slopes.append(1 + rows[leaf.bits, _shares(leaf.slopes, leaf.bits)] + (eight if leaf.bits == 16 else 0))
+    slopes = [0 if leaf.slopes is None else rows[_shares(leaf.slopes)] for leaf in leaves]
     return [
         _numbers(len(nodes)),
         _array(kinds, "u1"),

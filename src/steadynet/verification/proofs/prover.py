@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -19,7 +18,7 @@ from steadynet.verification.search.hints import ProofHints
 
 Array = NDArray[np.float64]
 
-BOXES_AT_ONCE = LEAVES_AT_ONCE = 256
+LEAVES_AT_ONCE = 256
 MOST_LEAVES = 20_000  # that repairs may add to a tree
 FEW_INPUTS = 16  # up to so many, a leaf that fails is cut across an input; else a ReLU is split
 DEEPEST = 512
@@ -28,14 +27,6 @@ CLEAR = 1e-9  # a leaf counts as proved above this, as another machine may round
 
 class NoProofError(Exception):
     """No proof was found; the message says why."""
-
-
-@dataclass
-class _View:
-    """The network over some boxes, and their numbers."""
-
-    numbers: list[int]
-    bounds: Bounds
 
 
 class RegionProver:
@@ -63,14 +54,15 @@ class RegionProver:
         self.hints = hints
         self.sizes = [prod(network.shapes[relu]) for relu in network.relus()]
         self.rules = [Rule(1, np.zeros(0, np.int64))] * len(self.sizes)
-        self.whole = _View([0], self._bounded([0]))
-        self.kept = [lines.open for lines in self.whole.bounds.lines.values()]
-        self.rules = [Rule(1, elements) for elements in self.kept]
-        self.whole.bounds.name(self.rules)
+        self.whole = self._bounded(0)
+        self.kept = [lines.open for lines in self.whole.lines.values()]
+        self.whole.rules = self.rules = [Rule(1, elements) for elements in self.kept]
+        ends = np.cumsum([len(elements) for elements in self.kept])
+        for lines, elements, end in zip(self.whole.lines.values(), self.kept, ends, strict=True):
+            lines.named, lines.span = elements, slice(int(end) - len(elements), int(end))
 
-    def _bounded(self, numbers: list[int], outer: Bounds | None = None) -> Bounds:
-        lower, upper = (np.stack([self.boxes.corners[number][side] for number in numbers], 1) for side in (0, 1))
-        return Bounds(self.network, lower, upper, self.rules, self.exact, outer)
+    def _bounded(self, box: int, outer: Bounds | None = None) -> Bounds:
+        return Bounds(self.network, self.boxes.corners[box], self.rules, self.exact, outer)
 
     def prove(self) -> RegionDraft:
         """Prove every violation.
@@ -109,7 +101,7 @@ class RegionProver:
         for number, slopes in enumerate(found):
             if slopes is not None:
                 self.rules[number] = Rule(2, self.kept[number], quantised(slopes, 8))
-        self.whole = _View([0], self._bounded([0]))
+        self.whole = self._bounded(0)
         return True
 
     def _searched(self, number: int) -> Node:
@@ -143,12 +135,12 @@ class RegionProver:
         waiting, added = leaves_of(tree), 0
         while waiting:
             waiting.sort(key=lambda leaf: leaf.box)
-            some, view = self._next(waiting)
+            some, bounds = self._next(waiting)
             waiting = waiting[len(some) :]
-            failed = self._failed(view, number, some)
+            failed = self._failed(bounds, number, some)
             if failed and (time.process_time() > self.deadline or added > MOST_LEAVES):
                 raise NoProofError(f"{len(failed)} leaves were not proved in time")
-            for leaf, split in zip(failed, self._splits_of(view, number, failed), strict=True):
+            for leaf, split in zip(failed, self._splits_of(bounds, number, failed), strict=True):
                 parent, at = parents.pop(id(leaf))
                 parent.sides[at] = split
                 for place, side in enumerate(split.sides):
@@ -158,45 +150,43 @@ class RegionProver:
                 added += 1
         return holder.sides[0]
 
-    def _next(self, waiting: Sequence[Leaf]) -> tuple[list[Leaf], _View]:
-        """The first leaves, of a limited number of boxes, and the network over these boxes."""
-        numbers = sorted({leaf.box for leaf in waiting[: LEAVES_AT_ONCE * 4]})[:BOXES_AT_ONCE]
-        some = [leaf for leaf in waiting[: LEAVES_AT_ONCE * 4] if leaf.box <= numbers[-1]]
-        if numbers == [0]:
-            return some, self.whole
-        return some, _View(numbers, self._bounded(numbers, self.whole.bounds))
+    def _next(self, waiting: Sequence[Leaf]) -> tuple[list[Leaf], Bounds]:
+        """The first leaves, of one box, and the network over this box."""
+        box = waiting[0].box
+        some = [leaf for leaf in waiting[: LEAVES_AT_ONCE * 4] if leaf.box == box]
+        return some, self._bounded(box, self.whole) if box else self.whole
 
-    def _failed(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _failed(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         """Prove leaves as they are, or after an ascent; those that are not proved."""
         for leaf in leaves:
             if leaf.slopes is not None:
                 leaf.slopes = quantised(leaf.slopes, leaf.bits)
-        left = self._not_proved(view, number, leaves)
+        left = self._not_proved(bounds, number, leaves)
         for row in range(len(self.violations[number].bound) if left and len(leaves[0].weights) > 1 else 0):
             one = np.eye(len(leaves[0].weights))[row]
             tried = [Leaf(leaf.held, leaf.box, one, leaf.slopes, leaf.bits) for leaf in left]
-            missing = {id(leaf) for leaf in self._not_proved(view, number, tried)}
+            missing = {id(leaf) for leaf in self._not_proved(bounds, number, tried)}
             for leaf, other in zip(left, tried, strict=True):
                 if id(other) not in missing:
                     leaf.weights = one
             left = [leaf for leaf, other in zip(left, tried, strict=True) if id(other) in missing]
-        if view.bounds.lines and not view.numbers[1:]:
-            left = self._ascended(view, number, left)
+        if bounds.lines and not bounds.outer:
+            left = self._ascended(bounds, number, left)
         return left
 
-    def _not_proved(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _not_proved(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         if not leaves:
             return []
-        bounds = self._bounds(view, [self.violations[number]], leaves)
-        return [leaf for leaf, bound in zip(leaves, bounds, strict=True) if not bound > CLEAR]
+        found = self._bounds(bounds, [self.violations[number]], leaves)
+        return [leaf for leaf, bound in zip(leaves, found, strict=True) if not bound > CLEAR]
 
-    def _ascended(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _ascended(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         """Raise the bounds of some leaves; those that are still not proved."""
         result = []
         for start in range(0, len(leaves), LEAVES_AT_ONCE):
             some = leaves[start : start + LEAVES_AT_ONCE]
-            batch = Batch.of(view.bounds, some, view.numbers)
-            ascend(view.bounds, self.violations[number], batch)
+            batch = Batch.of(bounds, some)
+            ascend(bounds, self.violations[number], batch)
             for bits in (8, 16):
                 for row, leaf in enumerate(some):
                     if leaf in result and bits == 8:
@@ -205,7 +195,7 @@ class RegionProver:
                     leaf.weights = batch.weights[row].astype(np.float32).astype(np.float64)
                     held = {relu: (sign, float(batch.betas[row, relu])) for relu, (sign, _) in leaf.held.items()}
                     leaf.held = held
-                missing = {id(leaf) for leaf in self._not_proved(view, number, some)}
+                missing = {id(leaf) for leaf in self._not_proved(bounds, number, some)}
                 proved = [row for row, leaf in enumerate(some) if id(leaf) not in missing]
                 batch = _without(batch, proved)
                 some = [leaf for leaf in some if id(leaf) in missing]
@@ -214,7 +204,7 @@ class RegionProver:
             result += some
         return result
 
-    def _bounds(self, view: _View, violations: Sequence[Violation], leaves: Sequence[Leaf]) -> Array:
+    def _bounds(self, bounds: Bounds, violations: Sequence[Violation], leaves: Sequence[Leaf]) -> Array:
         """The bounds of leaves of some violations, as ``steadycheck`` will compute them."""
         found = []
         for start in range(0, len(leaves), LEAVES_AT_ONCE):
@@ -234,14 +224,14 @@ class RegionProver:
                 slopes.astype(np.int64),
                 np.array([leaf.weights for leaf in some]).astype(np.float32).astype(np.float64),
             )
-            found.append(bound_leaves(view.bounds, violations, part, table, np.array(view.numbers)))
+            found.append(bound_leaves(bounds, violations, part, table))
         return np.concatenate(found)
 
-    def _splits_of(self, view: _View, number: int, leaves: list[Leaf]) -> list[Split]:
+    def _splits_of(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Split]:
         """Both sides of a ReLU or of a cut for every leaf that is not proved."""
         if not leaves:
             return []
-        found = one_pass(view.bounds, self.violations[number], Batch.of(view.bounds, leaves, view.numbers))
+        found = one_pass(bounds, self.violations[number], Batch.of(bounds, leaves))
         return [self._split(leaf, found.loss[row], found.on_input[row]) for row, leaf in enumerate(leaves)]
 
     def _split(self, leaf: Leaf, loss: Array, on_input: Array) -> Split:
@@ -272,4 +262,4 @@ def _without(batch: Batch, rows: list[int]) -> Batch:
     slopes, betas, signs, weights = (
         np.delete(part, rows, 0) for part in (batch.slopes, batch.betas, batch.signs, batch.weights)
     )
-    return Batch(np.delete(batch.owner, rows), slopes, betas, signs, weights)
+    return Batch(slopes, betas, signs, weights)
