@@ -396,7 +396,7 @@ MOVES: dict[str, tuple[dict[str, Any], Callable[..., Index]]] = {  # attributes,
     "Transpose": ({"perm": None}, lambda given, x: x.transpose(given["perm"])),
     "Gather": ({"axis": 0}, lambda given, x, places: np.take(x, places, given["axis"])),
     "Pad": ({}, lambda given, x, widths: np.pad(x, np.reshape(widths, (2, x.ndim)).T)),
-    "Concat": ({"axis": None}, lambda given, *parts: np.concatenate(parts, given["axis"])),
+    "Concat": ({"axis": None}, lambda given, *parts: np.concatenate(parts, int(given["axis"]))),
 }
 KINDS = ("Gemm", "MatMul", "Conv", "AveragePool", "MaxPool", "Relu", "LeakyRelu")
 OPERATORS = dict.fromkeys(["Add", "Sub", "Mul", "Div"], "_arithmetic")
@@ -418,6 +418,7 @@ class Violation(NamedTuple):
     bound: Array
 
 
+CHARACTERS = bytes([9, 10, 13, *range(32, 127)])
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?"
 END = re.compile(rf"{NUMBER}\)\)")
 SIDE = rf"({NUMBER}|[XY]_(?:0|[1-9][0-9]{{0,8}}))"
@@ -446,6 +447,7 @@ def declarations(inputs: int, outputs: int) -> list[str]:
 
 def read_property(content: bytes, network: Network) -> list[Violation]:
     """Read a VNN-LIB 1.0 file: all ways to violate its property."""
+    require(not content.translate(None, CHARACTERS), "the property has characters other than those of plain text")
     words = re.sub(r";[^\n\r]*", "", content.decode()).replace(")(", ") (").split()
     inputs, outputs = prod(network.shapes[0]), prod(network.shapes[network.output])
     begin, box = declarations(inputs, outputs), (np.full(inputs, -np.inf), np.full(inputs, np.inf))

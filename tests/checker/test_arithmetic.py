@@ -103,6 +103,53 @@ def test_a_bound_never_exceeds_the_exact_one_and_holds_at_exact_points(seed: int
                 assert value >= Fraction(found)
 
 
+def scaled(random: np.random.Generator, powers: tuple[int, ...]) -> Layers:
+    """Weights of very different sizes, with rows that nearly cancel."""
+    layers = []
+    for (weight, bias), power in zip(random_layers(random, (3, 6, 5, 2)), powers, strict=True):
+        weight[1] = -weight[0] * np.float32(1 + 2.0**-20)
+        layers.append(((weight * 10.0**power).astype("f4"), (bias * 10.0**power).astype("f4")))
+    return layers
+
+
+@pytest.mark.parametrize("real", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "powers", [(0, 0, 0), (5, -5, 0), (-5, 5, 2), (-18, 18, 0), (-30, 5, 25), (2, 2, 2), (-20, -20, 0)]
+)
+def test_bounds_hold_for_weights_of_extreme_sizes(powers: tuple[int, ...], real: str) -> None:
+    """At random points, in exact arithmetic, and in float32 in random orders of summation."""
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        layers = scaled(random, powers)
+        network = steadycheck.read_network(onnx_bytes(layers))
+        lower = random.uniform(-1, 1, 3).astype("f4")
+        upper = lower + np.float32(random.choice([0.0, 1e-6, 0.1, 1.0]))
+        box = lower.astype(float), upper.astype(float)
+        bounds = Bounds(network, box, named_rules(network, seed % 2), real=real)
+        kept, none, one = sum(len(lines.named) for lines in bounds.lines.values()), np.zeros(0, int), np.zeros(1, int)
+        row = random.normal(size=(1, 2))
+        table = np.stack([np.full(kept, -1.0), random.integers(0, 65536, kept) / 65535])
+        leaves = Leaves(one, one, none, none, none + 0.0, none + 0.0, one + seed // 2, np.ones((1, 1)))
+        found = float(bound_leaves(bounds, [Violation(*box, row, np.zeros(1))], leaves, table)[0])
+        for _ in range(20):
+            point = np.clip(lower + random.uniform(size=3).round() * (upper - lower), lower, upper).astype("f4")
+            for values in (exact_network(layers, exact(point)), exact(in_float32(layers, point, random))):
+                value = sum(Fraction(float(c)) * y for c, y in zip(row[0], values, strict=True))
+                assert found == -np.inf or value >= Fraction(found)
+        assert real == "float32" or found > -np.inf
+
+
+def in_float32(layers: Layers, values: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The network in float32, summed in random orders."""
+    for number, (weight, bias) in enumerate(layers):
+        terms = np.concatenate([weight * values, bias[:, None]], 1)[:, random.permutation(weight.shape[1] + 1)]
+        total = np.zeros(len(weight), "f4")
+        for column in terms.T:
+            total = (total + column).astype("f4")
+        values = np.maximum(total, 0) if number + 1 < len(layers) else total
+    return values
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_intervals_hold_for_float32_in_random_orders_of_summation(seed: int) -> None:
     """Large weights that cancel: float32 in one order of summation differs from another, and both are enclosed."""
@@ -115,13 +162,7 @@ def test_intervals_hold_for_float32_in_random_orders_of_summation(seed: int) -> 
     exactly = Bounds(network, (box, box), named_rules(network, 1), exact=True)
     differs = 0
     for _ in range(50):
-        values = x
-        for number, (weight, bias) in enumerate(layers):
-            terms = np.concatenate([weight * values, bias[:, None]], 1)[:, random.permutation(weight.shape[1] + 1)]
-            total = np.zeros(len(weight), "f4")
-            for column in terms.T:
-                total = (total + column).astype("f4")
-            values = np.maximum(total, 0) if number + 1 < len(layers) else total
+        values = in_float32(layers, x, random)
         assert (values >= bounds.lower[-1]).all()
         assert (values <= bounds.upper[-1]).all()
         differs += bool(((values < exactly.lower[-1]) | (values > exactly.upper[-1])).any())

@@ -132,13 +132,37 @@ LINEAR = network_of([node("Gemm", ["x", "w"], ["y"])], {"w": np.eye(2, dtype=np.
     "violated",
     [
         "(or (and (>= Y_0 5)) ; first\r (and (>= Y_0 0.5))\n)",  # a carriage return ends a comment
+        "(or (and (>= Y_0 5)) ; first\f (and (>= Y_0 0.5))\n)",  # a form feed: some end a line there
+        "(or (and (>= Y_0 5)) ; first\u2028 (and (>= Y_0 0.5))\n)",
         "(or (assert (<= X_0 0.1)) (>= Y_0 0.5))",  # a bound is no part of a formula
+        "(or (>= Y_0 5) (or))", "(or (>= Y_0 5) (and))", "(and)", "(or (not (>= Y_0 5)) (>= Y_0 0.5))",
         "(>= Y_00 5)", "(>= Y_\u0660 5)", "(>= Y_" + "1" * 5000 + " 5)",  # names that nobody declared
         "(>= X_0 0.5)", "(>= Y_0 |5|)", "@", "(= Y_0 5)",
     ],
 )  # fmt: skip
 def test_a_property_that_could_be_misread_is_refused(violated: str) -> None:
     assert not is_believed(LINEAR, vnnlib_bytes(np.zeros(2), np.ones(2), 2, violated))
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Reshape", ["x", "x"], ["y"])],  # a shape that depends on the input
+        [node("Concat", ["x", "i"], ["y"], axis=0)],
+        [node("Concat", ["x", "x"], ["y"])],  # along which axis?
+        [node("Gather", ["i", "x"], ["y"])],
+        [node("Pad", ["x", "p"], ["y"], mode="edge")],
+        [node("Gemm", ["x", "w"], ["y"], transA=1)],
+        [node("MatMul", ["x", "x"], ["y"])],
+        [node("Mul", ["x", "x"], ["y"])],
+        [node("Relu", ["x"], ["y"], alpha=1.0)],
+        [node("Relu", ["x"], ["y"], domain="other")],
+    ],
+)
+def test_a_network_that_could_be_misread_is_refused(nodes: list[onnx.NodeProto]) -> None:
+    weights = {"i": i8(0, 1), "p": i8(0, 0, 0, 1), "w": f4([1, 0], [0, 1])}
+    with pytest.raises(steadycheck.Refused):
+        steadycheck.read_network(network_of(nodes, weights, (1, 2)))
 
 
 def test_what_is_not_odd_is_believed() -> None:
