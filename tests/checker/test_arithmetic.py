@@ -10,7 +10,7 @@ import pytest
 
 import steadycheck
 from proof_fuzz import Layers, onnx_bytes, random_layers
-from steadycheck import Bounds, Leaves, Rule, Violation, bound_leaves
+from steadycheck import Bounds, Leaves, Lines, Rule, Violation, bound_leaves
 
 Exact = list[Fraction]
 
@@ -101,6 +101,18 @@ def test_a_bound_never_exceeds_the_exact_one_and_holds_at_exact_points(seed: int
             for point in points:
                 value = sum(Fraction(float(c)) * y for c, y in zip(row[0], exact_network(layers, point), strict=True))
                 assert value >= Fraction(found)
+
+
+@pytest.mark.parametrize("real", ["float64", "float32"])
+def test_the_upper_line_lies_above_the_relu_at_both_ends(real: str) -> None:
+    random = np.random.default_rng(0)
+    low, high = -(10.0 ** random.uniform(-12, 5, 300)), 10.0 ** random.uniform(-12, 5, 300)
+    lines = Lines(low, high, np.zeros(0, int), 0, real, 1e-30 if real == "float32" else steadycheck.TINY)
+    assert len(lines.open) == 300
+    for least, most, chord, shift in zip(low, high, lines.chord, lines.shift, strict=True):
+        slope, at_zero = Fraction(float(chord)), Fraction(float(shift))
+        assert slope * Fraction(least) + at_zero >= 0
+        assert slope * Fraction(most) + at_zero >= Fraction(most)
 
 
 def scaled(random: np.random.Generator, powers: tuple[int, ...]) -> Layers:
