@@ -1,6 +1,6 @@
 """False statements about unusual networks and properties: each was once believed, or could be if a file were misread.
 
-Every proof is forged: one leaf per way to violate the property, all ReLUs kept, default slopes. For each network, ONNX
+Every proof is forged: one leaf per way to violate the property, all ReLUs named, default slopes. For each network, ONNX
 Runtime computes outputs that violate the property at a point of the box, so no proof may be accepted.
 """
 
@@ -43,7 +43,7 @@ def words(*numbers: int) -> bytes:
     return np.array(numbers, "<u4").tobytes()
 
 
-def forged(content: bytes, property_file: bytes) -> bytes:
+def forged(content: bytes, property_file: bytes, level: int = 1) -> bytes:
     """A proof with one leaf per way to violate the property."""
     network = steadycheck.read_network(content)
     groups = steadycheck.regions(steadycheck.read_property(property_file, network))
@@ -51,20 +51,20 @@ def forged(content: bytes, property_file: bytes) -> bytes:
     sizes = [prod(network.shapes[relu]) for relu in network.relus()]
     for group in groups:
         for size in sizes:
-            body += words(size, *([0] + [1] * (size - 1)))
-        body += words(*[0] * len(sizes), 0, 8, 0, 8)  # no refined slopes, two empty tables of 8 bits
-        for violation in group:
-            body += words(1) + b"\0" + words(0) + np.ones(len(violation.bound), "<f4").tobytes()
+            body += words(level, size, *([0] + [1] * (size - 1)))
+        body += words(0, len(group)) + b"\0" * len(group) + words(*[0] * len(group))  # no slopes, only leaves
+        body += np.ones(sum(len(violation.bound) for violation in group), "<f4").tobytes()
     packed = zlib.compress(body)
     return steadycheck.MAGIC + hashlib.sha256(packed).digest() + packed
 
 
 def is_believed(content: bytes, property_file: bytes) -> bool:
     try:
-        network, proof = steadycheck.read_network(content), forged(content, property_file)
+        network = steadycheck.read_network(content)
+        proofs = [forged(content, property_file, level) for level in (0, 1, 3)]
     except steadycheck.Refused:
         return False
-    return accepted(network, property_file, proof)
+    return any(accepted(network, property_file, proof) for proof in proofs)
 
 
 def outputs(content: bytes, point: np.ndarray) -> np.ndarray:
@@ -132,13 +132,37 @@ LINEAR = network_of([node("Gemm", ["x", "w"], ["y"])], {"w": np.eye(2, dtype=np.
     "violated",
     [
         "(or (and (>= Y_0 5)) ; first\r (and (>= Y_0 0.5))\n)",  # a carriage return ends a comment
+        "(or (and (>= Y_0 5)) ; first\f (and (>= Y_0 0.5))\n)",  # a form feed: some end a line there
+        "(or (and (>= Y_0 5)) ; first\u2028 (and (>= Y_0 0.5))\n)",
         "(or (assert (<= X_0 0.1)) (>= Y_0 0.5))",  # a bound is no part of a formula
+        "(or (>= Y_0 5) (or))", "(or (>= Y_0 5) (and))", "(and)", "(or (not (>= Y_0 5)) (>= Y_0 0.5))",
         "(>= Y_00 5)", "(>= Y_\u0660 5)", "(>= Y_" + "1" * 5000 + " 5)",  # names that nobody declared
         "(>= X_0 0.5)", "(>= Y_0 |5|)", "@", "(= Y_0 5)",
     ],
 )  # fmt: skip
 def test_a_property_that_could_be_misread_is_refused(violated: str) -> None:
     assert not is_believed(LINEAR, vnnlib_bytes(np.zeros(2), np.ones(2), 2, violated))
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Reshape", ["x", "x"], ["y"])],  # a shape that depends on the input
+        [node("Concat", ["x", "i"], ["y"], axis=0)],
+        [node("Concat", ["x", "x"], ["y"])],  # along which axis?
+        [node("Gather", ["i", "x"], ["y"])],
+        [node("Pad", ["x", "p"], ["y"], mode="edge")],
+        [node("Gemm", ["x", "w"], ["y"], transA=1)],
+        [node("MatMul", ["x", "x"], ["y"])],
+        [node("Mul", ["x", "x"], ["y"])],
+        [node("Relu", ["x"], ["y"], alpha=1.0)],
+        [node("Relu", ["x"], ["y"], domain="other")],
+    ],
+)
+def test_a_network_that_could_be_misread_is_refused(nodes: list[onnx.NodeProto]) -> None:
+    weights = {"i": i8(0, 1), "p": i8(0, 0, 0, 1), "w": f4([1, 0], [0, 1])}
+    with pytest.raises(steadycheck.Refused):
+        steadycheck.read_network(network_of(nodes, weights, (1, 2)))
 
 
 def test_what_is_not_odd_is_believed() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import steadycheck
-from steadycheck import Condensed
+from steadycheck import Bounds, Rule
 from steadynet.interchange.onnx.writer import onnx_model
 
 
@@ -39,6 +39,11 @@ def networks() -> dict[str, nn.Module]:
     }  # fmt: skip
 
 
+def backward(network: steadycheck.Network) -> list[Rule]:
+    """Backward passes for every ReLU layer; nothing has a name."""
+    return [Rule(1, np.zeros(0, int))] * len(network.relus())
+
+
 @pytest.mark.parametrize("kind", networks())
 def test_bounds_on_points_enclose_what_pytorch_computes(kind: str) -> None:
     network = networks()[kind].eval()
@@ -52,26 +57,28 @@ def test_bounds_on_points_enclose_what_pytorch_computes(kind: str) -> None:
     known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
     flat = points.flatten(1).double().numpy()
     for point, scores in zip(flat, wanted, strict=True):
-        found = Condensed(known, point[None], point[None])
+        found = Bounds(known, (point, point), backward(known))
         low, high = found.lower[known.output], found.upper[known.output]
         assert (low <= scores).all()
         assert (high >= scores).all()
         assert (high - low).max() < 1e-3
 
 
+@pytest.mark.parametrize("real", ["float64", "float32"])
 @pytest.mark.parametrize("kind", networks())
-def test_bounds_on_boxes_hold_at_random_points(kind: str) -> None:
+def test_bounds_on_boxes_hold_at_random_points(kind: str, real: str) -> None:
     network = networks()[kind].eval()
     known = steadycheck.read_network(onnx_model(network, (2, 6, 6)).SerializeToString())
     centre = torch.rand(1, 2, 6, 6)
-    lower, upper = ((centre + side * 0.1).flatten(1).double().numpy() for side in (-1, 1))
-    found = Condensed(known, lower, upper)
-    matrix = np.eye(3)
-    rows = steadycheck.constraint_rows(found, [steadycheck.Violation(lower[0], upper[0], matrix, np.zeros(3))])
-    count = np.zeros(0, int)
-    leaves = steadycheck.Leaves(np.zeros(3, int), count, count, count + 0.0, count + 0.0, np.zeros(3, int), np.eye(3))
-    kept = sum(len(layer.elements) for layer in found.layers)
-    bounds = steadycheck.bound_leaves(found, rows, leaves, np.zeros((1, kept)))
+    lower, upper = ((centre + side * 0.1).flatten().double().numpy() for side in (-1, 1))
+    found = Bounds(known, (lower, upper), backward(known), real=real)
+    violation, none, zeros = (
+        steadycheck.Violation(lower, upper, np.eye(3), np.zeros(3)),
+        np.zeros(0, int),
+        np.zeros(3, int),
+    )
+    leaves = steadycheck.Leaves(zeros, zeros, none, none, none + 0.0, none + 0.0, zeros, np.eye(3))
+    bounds = steadycheck.bound_leaves(found, [violation], leaves, np.zeros((1, 0)))
     with torch.no_grad():
         scores = network(centre + 0.2 * (torch.rand(500, 2, 6, 6) - 0.5)).double().numpy()
     assert (scores >= bounds).all()

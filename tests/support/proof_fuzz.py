@@ -153,16 +153,15 @@ def made_up(target: Target, random: np.random.Generator) -> bytes:
     """A proof of the right structure for the false property, with random trees, slopes and multipliers."""
     payload = payload_of(target.proof)
     parts = [bytes(payload[:32]), hashlib.sha256(target.false_property).digest(), _u4(random.integers(2), 1)]
-    kept = []
+    kept: list[int] = []
     for relu in target.network.relus():
         size = int(np.prod(target.network.shapes[relu]))
-        chosen = np.flatnonzero(random.random(size) < random.choice([0.5, 0.9, 1.0]))
+        chosen, level = np.flatnonzero(random.random(size) < random.choice([0.5, 0.9, 1.0])), int(random.integers(4))
+        parts += [_u4(level, len(chosen)), np.diff(chosen, prepend=0).astype("<u4").tobytes()]
+        if level == 2:
+            parts += [random.integers(0, 65536, 2 * len(chosen) * sum(kept)).astype("<u2").tobytes()]
         kept.append(len(chosen))
-        parts += [_u4(len(chosen)), np.diff(chosen, prepend=0).astype("<u4").tobytes()]
-    for number, count in enumerate(kept):
-        slopes = random.integers(0, 256, 2 * count * sum(kept[:number])).astype("u1")
-        parts += [_u4(1, 8), slopes.tobytes()] if random.integers(2) else [_u4(0)]
-    parts += [_u4(2, 8), random.integers(0, 256, 2 * sum(kept)).astype("u1").tobytes(), _u4(0, 16)]
+    parts += [_u4(2), random.integers(0, 65536, 2 * sum(kept)).astype("<u2").tobytes()]
     kinds, depths, path = _random_tree(random)
     betas = random.choice([0.0, 1.0, 10.0, 1e6, 1e30, *SPECIAL], size=sum(depths), p=None).astype("<f4")
     if random.integers(2):

@@ -62,18 +62,22 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
     """
     _check_label(label, classes)
     low, high = (corner.detach().cpu().double().flatten().tolist() for corner in (lower, upper))
-    lines = [*_declarations(len(low), classes)]
-    written = {end: _exactly(end) for end in {*low, *high}}  # many pixels have the same bounds
-    for index, (least, most) in enumerate(zip(low, high, strict=True)):
-        lines += (f"(assert (>= X_{index} {written[least]}))", f"(assert (<= X_{index} {written[most]}))")
+    declarations, names = _variables(len(low), classes)
+    text = {end: _exactly(end) for end in {*low, *high}}  # images repeat numbers
+    bounds = [
+        f"(assert (>= {name} {text[least]}))\n(assert (<= {name} {text[most]}))"
+        for name, least, most in zip(names, low, high, strict=True)
+    ]
     others = [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
-    return "\n".join([*lines, "(assert (or", *others, "))", ""])
+    return "\n".join([declarations, *bounds, "(assert (or", *others, "))", ""])
 
 
 @lru_cache(8)
-def _declarations(inputs: int, classes: int) -> tuple[str, ...]:
-    names = [f"X_{index}" for index in range(inputs)] + [f"Y_{index}" for index in range(classes)]
-    return tuple(f"(declare-const {name} Real)" for name in names)
+def _variables(inputs: int, classes: int) -> tuple[str, list[str]]:
+    """The declarations of all variables, and the names of the inputs."""
+    names = [f"X_{index}" for index in range(inputs)]
+    declared = [*names, *(f"Y_{index}" for index in range(classes))]
+    return "\n".join(f"(declare-const {name} Real)" for name in declared), names
 
 
 def _exactly(number: float) -> str:

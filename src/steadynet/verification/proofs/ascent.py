@@ -1,4 +1,4 @@
-"""Better slopes and multipliers for leaves that are not proved yet: gradient ascent on the condensed network.
+"""Better slopes and multipliers for leaves that are not proved yet: gradient ascent on their bounds.
 
 Nothing here is a proof. The closed form of the gradient is that of ``bounds/condensed_bounds.py``: a bound is linear in
 the ReLU inputs z at its minimiser, so a lower slope counts with A⁺ · z and a multiplier with −sign · z.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import Condensed, Rows
+from steadycheck import Bounds, Relu, Violation
 from steadynet.verification.proofs.trees import Leaf
 
 Array = NDArray[np.float64]
@@ -22,31 +22,26 @@ STEPS, SLOPE_RATE, MULTIPLIER_RATE, WEIGHT_RATE, DECAY = 20, 0.15, 0.1, 0.1, 0.9
 
 @dataclass
 class Batch:
-    """Leaves of one violation in arrays: slopes (n, kept), multipliers and signs (n, kept), weights (n, constraints).
+    """Leaves of one violation in arrays: slopes (n, named), multipliers and signs (n, named), weights (n, constraints).
 
     ``signs`` is 0 where a ReLU is not held.
     """
 
-    owner: NDArray[np.int64]
     slopes: Array
     betas: Array
     signs: Array
     weights: Array
 
     @classmethod
-    def of(cls, condensed: Condensed, leaves: Sequence[Leaf], boxes: Sequence[int]) -> Batch:
-        """The batch of some leaves; ``boxes`` are the numbers of the boxes of the condensed network."""
-        place = {box: number for number, box in enumerate(boxes)}
-        owner = np.array([place[leaf.box] for leaf in leaves])
-        default = np.concatenate([layer.lines[0] for layer in condensed.layers], 1)
-        slopes = np.array(
-            [default[row] if leaf.slopes is None else leaf.slopes for row, leaf in zip(owner, leaves, strict=True)]
-        )
+    def of(cls, bounds: Bounds, leaves: Sequence[Leaf]) -> Batch:
+        """The batch of some leaves of one box."""
+        default = np.concatenate([_lines(bounds, at)[0] for at in bounds.lines])
+        slopes = np.array([default if leaf.slopes is None else leaf.slopes for leaf in leaves])
         betas, signs = np.zeros_like(slopes), np.zeros_like(slopes)
         for row, leaf in enumerate(leaves):
             for relu, (sign, beta) in leaf.held.items():
                 betas[row, relu], signs[row, relu] = beta, sign
-        return cls(owner, slopes, betas, signs, np.array([leaf.weights for leaf in leaves]))
+        return cls(slopes, betas, signs, np.array([leaf.weights for leaf in leaves]))
 
 
 @dataclass
@@ -61,55 +56,99 @@ class Found:
     loss: Array
 
 
-def one_pass(condensed: Condensed, rows: Rows, batch: Batch) -> Found:
-    """The bounds of a batch, without rounding errors, and their gradients."""
-    pending = {block: batch.weights @ matrix for block, matrix in rows.blocks.items()}
-    bound = batch.weights @ rows.constant
-    spans, first = [], 0
-    for layer in condensed.layers:
-        spans.append(slice(first, first + len(layer.elements)))
-        first += len(layer.elements)
-    behind = np.zeros_like(batch.slopes)
-    slope, chord, shift = (
-        np.concatenate([layer.lines[line] for layer in condensed.layers], 1)[batch.owner] for line in range(3)
-    )
-    free = (shift > 0) & (batch.signs == 0)
-    slope = np.where(free, batch.slopes, np.where(batch.signs == 0, slope, batch.signs > 0))
-    chord, shift = np.where(batch.signs == 0, chord, slope), np.where(free, shift, 0.0)
-    for number in range(len(condensed.layers) - 1, -1, -1):
-        layer, span = condensed.layers[number], spans[number]
-        a = pending.pop(number + 1, np.zeros_like(behind[:, span]))
-        behind[:, span] = a
-        negative = np.minimum(a, 0)
-        b = (a - negative) * slope[:, span] + negative * chord[:, span]
-        b -= batch.betas[:, span] * batch.signs[:, span]
-        bound = bound + (negative * shift[:, span]).sum(1) + b @ layer.rows.constant
-        for block, matrix in layer.rows.blocks.items():
-            pending[block] = pending[block] + b @ matrix if block in pending else b @ matrix
-    low, high = condensed.lower[0][batch.owner], condensed.upper[0][batch.owner]
-    g = pending.get(0, np.zeros_like(low))
-    point = np.where(g > 0, low, high)
-    bound = bound + (g * point).sum(1)
-    values: dict[int, Array] = {0: point}
-    z, y = np.zeros_like(behind), np.zeros_like(behind)
-    for number, layer in enumerate(condensed.layers):
-        span = spans[number]
-        z[:, span] = layer.rows.constant + sum(values[block] @ m.T for block, m in layer.rows.blocks.items())
-        up = behind[:, span] < 0
-        y[:, span] = np.where(up, chord[:, span] * z[:, span] + shift[:, span], slope[:, span] * z[:, span])
-        values[number + 1] = y[:, span]
-    weights = rows.constant + sum(values[block] @ matrix.T for block, matrix in rows.blocks.items())
-    loss = np.where(free, np.abs(behind) * np.abs(np.maximum(z, 0) - y), 0.0)
-    gradient = np.where(free, np.maximum(behind, 0) * z, 0.0)
-    return Found(bound, gradient, -batch.signs * z, np.asarray(weights), g, loss)
+@dataclass
+class _Layer:
+    """The named ReLUs of one layer in a pass: their lines (named, n) and, going back, the coefficients on them."""
+
+    span: slice
+    slope: Array
+    chord: Array
+    shift: Array
+    free: NDArray[np.bool_]
+    held: Array
+    behind: Array
 
 
-def ascend(condensed: Condensed, rows: Rows, batch: Batch, steps: int = STEPS) -> Found:
+def _lines(bounds: Bounds, at: int) -> tuple[Array, Array, Array]:
+    """Lower slope, upper slope and the upper line's value at 0 of the named ReLUs of a layer."""
+    lines = bounds.lines[at]
+    place = lines.place[lines.named]
+    result = [lines.active[lines.named], lines.active[lines.named], np.zeros_like(lines.active[lines.named])]
+    for own, known in zip(result, (lines.slope, lines.chord, lines.shift), strict=True):
+        own[place >= 0] = known[place[place >= 0]]
+    return result[0], result[1], result[2]
+
+
+def _layers(bounds: Bounds, batch: Batch) -> dict[int, _Layer]:
+    result = {}
+    for at, lines in bounds.lines.items():
+        slope, chord, shift = (line[:, None] for line in _lines(bounds, at))
+        signs = batch.signs[:, lines.span].T
+        free = (shift > 0) & (signs == 0)
+        slope = np.where(free, batch.slopes[:, lines.span].T, np.where(signs == 0, slope, signs > 0))
+        chord, shift = np.where(signs == 0, chord, slope), np.where(free, shift, 0.0)
+        held = batch.betas[:, lines.span].T * signs
+        result[at] = _Layer(lines.span, slope, chord, shift, free, held, np.zeros_like(slope))
+    return result
+
+
+def _backward(bounds: Bounds, violation: Violation, batch: Batch, layers: dict[int, _Layer]) -> tuple[Array, Array]:
+    """The bounds without rounding errors, but for the input; and the coefficients on the input."""
+    nodes, weights = bounds.network.nodes, batch.weights.T
+    pending = {bounds.network.output: violation.matrix.T @ weights}
+    bound = -(violation.bound @ weights)
+    for at in range(len(nodes), 0, -1):
+        node = nodes[at - 1]
+        if at not in pending:
+            continue
+        a = pending.pop(at)
+        if isinstance(node, Relu):
+            layer, lines = layers[at], bounds.lines[at]
+            layer.behind = a[lines.named]
+            negative = np.minimum(layer.behind, 0)
+            b = a * lines.active[:, None]
+            b[lines.named] = (layer.behind - negative) * layer.slope + negative * layer.chord - layer.held
+            bound = bound + (negative * layer.shift).sum(0)
+            parts = [(node.source, b)]
+        else:
+            bound = bound + node.constant @ a
+            parts = [(source, part.transpose(a)) for source, part in node.parts]
+        for source, part in parts:
+            pending[source] = pending[source] + part if source in pending else part
+    return bound, pending.get(0, np.zeros((len(bounds.lower[0]), len(bound))))
+
+
+def one_pass(bounds: Bounds, violation: Violation, batch: Batch) -> Found:
+    """The bounds of a batch, without rounding errors, and their gradients: those at the minimiser of the lines."""
+    layers = _layers(bounds, batch)
+    bound, g = _backward(bounds, violation, batch, layers)
+    low, high = bounds.lower[0][:, None], bounds.upper[0][:, None]
+    values = [np.where(g > 0, low, high)]
+    bound = bound + (g * values[0]).sum(0)
+    gradient, betas, loss = (np.zeros_like(batch.slopes) for _ in range(3))
+    for at, node in enumerate(bounds.network.nodes, 1):
+        if not isinstance(node, Relu):
+            values.append(node.constant[:, None] + sum(part.apply(values[source]) for source, part in node.parts))
+            continue
+        layer, lines, inner = layers[at], bounds.lines[at], values[node.source]
+        z, behind = inner[lines.named], layer.behind
+        y = np.where(behind < 0, layer.chord * z + layer.shift, layer.slope * z)
+        outer = inner * lines.active[:, None]
+        outer[lines.named] = y
+        values.append(outer)
+        gradient[:, layer.span] = np.where(layer.free, np.maximum(behind, 0) * z, 0.0).T
+        betas[:, layer.span] = -batch.signs[:, layer.span] * z.T
+        loss[:, layer.span] = np.where(layer.free, np.abs(behind) * np.abs(np.maximum(z, 0) - y), 0.0).T
+    weights = (violation.matrix @ values[bounds.network.output] - violation.bound[:, None]).T
+    return Found(bound, gradient, betas, weights, g.T, loss)
+
+
+def ascend(bounds: Bounds, violation: Violation, batch: Batch, steps: int = STEPS) -> Found:
     """Move slopes, multipliers and weights up the gradient (Adam), and leave the best of all passes in the batch."""
     parameters = [batch.slopes, batch.betas, batch.weights]
     rates = (SLOPE_RATE, MULTIPLIER_RATE, WEIGHT_RATE if batch.weights.shape[1] > 1 else 0.0)
     first, second = [np.zeros_like(p) for p in parameters], [np.zeros_like(p) for p in parameters]
-    found = one_pass(condensed, rows, batch)
+    found = one_pass(bounds, violation, batch)
     best, kept = found.bound.copy(), [p.copy() for p in parameters]
     for step in range(1, steps + 1):
         for number, gradient in enumerate((found.slopes, found.betas, found.weights)):
@@ -121,7 +160,7 @@ def ascend(condensed: Condensed, rows: Rows, batch: Batch, steps: int = STEPS) -
         np.clip(batch.betas, 0, None, out=batch.betas)
         np.clip(batch.weights, 0, None, out=batch.weights)
         batch.weights /= np.maximum(batch.weights.sum(1, keepdims=True), 1e-30)
-        found = one_pass(condensed, rows, batch)
+        found = one_pass(bounds, violation, batch)
         better = found.bound > best
         best[better] = found.bound[better]
         for copy, parameter in zip(kept, parameters, strict=True):

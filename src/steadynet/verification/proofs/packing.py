@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import INPUT, LEAF, MAGIC, RELU
+from steadycheck import INPUT, LEAF, MAGIC, RELU, Rule
 from steadynet.verification.proofs.trees import Leaf, Node, Split, leaves_of, preorder
 
 Array = NDArray[np.float64]
@@ -22,19 +22,17 @@ class RegionDraft:
     """The proof of all violations that share one box.
 
     Attributes:
-        kept: per ReLU layer, the elements that are kept.
-        refined: per ReLU layer, (2, kept, kept before) slopes of its lower and upper bounds, or None.
+        rules: per ReLU layer, how its inputs are bounded, and the elements that have names.
         trees: one per violation.
     """
 
-    kept: Sequence[NDArray[np.int64]]
-    refined: Sequence[Array | None]
+    rules: Sequence[Rule]
     trees: Sequence[Node]
 
 
 def quantised(slopes: Array, bits: int) -> Array:
-    """The slopes as a proof stores them."""
-    return np.round(slopes * (2.0**bits - 1)) / (2.0**bits - 1)
+    """The slopes as a proof stores them: in 16 bits. With 8, both bytes are the same, which compresses well."""
+    return np.round(slopes * (2.0**bits - 1)) * (65535 // (2**bits - 1)) / 65535.0
 
 
 def pack(network: bytes, property_file: bytes, exact: bool, regions: Sequence[RegionDraft]) -> bytes:
@@ -61,43 +59,31 @@ def _array(values: object, kind: str) -> bytes:
     return np.asarray(values, dtype=kind).tobytes()
 
 
-def _shares(slopes: Array, bits: int) -> bytes:
-    return _array(np.round(slopes * (2**bits - 1)), f"<u{bits // 8}")
+def _shares(slopes: Array) -> bytes:
+    return _array(np.round(slopes * 65535), "<u2")
 
 
 def _region(region: RegionDraft) -> list[bytes]:
     parts = []
-    for elements in region.kept:
-        parts += [_numbers(len(elements)), _array(np.diff(elements, prepend=0), "<u4")]
-    for slopes in region.refined:
-        parts += [_numbers(0)] if slopes is None else [_numbers(1, 8), _shares(slopes, 8)]
-    rows: dict[tuple[int, bytes], int] = {}
-    tables: dict[int, list[bytes]] = {8: [], 16: []}
+    for rule in region.rules:
+        parts += [_numbers(rule.level, len(rule.named)), _array(np.diff(rule.named, prepend=0), "<u4")]
+        if rule.slopes is not None:
+            parts.append(_shares(rule.slopes))
+    rows: dict[bytes, int] = {}
     for leaf in (leaf for tree in region.trees for leaf in leaves_of(tree)):
         if leaf.slopes is not None:
-            key = (leaf.bits, _shares(leaf.slopes, leaf.bits))
-            if key not in rows:
-                rows[key] = len(tables[leaf.bits])
-                tables[leaf.bits].append(key[1])
-    for bits in (8, 16):
-        parts += [_numbers(len(tables[bits]), bits), *tables[bits]]
-    for tree in region.trees:
-        parts += _tree(tree, rows, len(tables[8]))
-    return parts
+            rows.setdefault(_shares(leaf.slopes), 1 + len(rows))
+    return [*parts, _numbers(len(rows)), *rows, *_trees(region.trees, rows)]
 
 
-def _tree(root: Node, rows: dict[tuple[int, bytes], int], eight: int) -> list[bytes]:
-    nodes = list(preorder(root))
-    splits, leaves = [node for node in nodes if isinstance(node, Split)], leaves_of(root)
+def _trees(roots: Sequence[Node], rows: dict[bytes, int]) -> list[bytes]:
+    nodes = [node for root in roots for node in preorder(root)]
+    splits = [node for node in nodes if isinstance(node, Split)]
+    leaves = [node for node in nodes if isinstance(node, Leaf)]
     kinds = [LEAF if isinstance(node, Leaf) else INPUT if node.relu is None else RELU for node in nodes]
     cuts = [split for split in splits if split.relu is None]
     betas = [beta for leaf in leaves for _, beta in leaf.held.values()]
-    slopes = []
-    for leaf in leaves:
-        if leaf.slopes is None:
-            slopes.append(0)
-        else:
-            slopes.append(1 + rows[leaf.bits, _shares(leaf.slopes, leaf.bits)] + (eight if leaf.bits == 16 else 0))
+    slopes = [0 if leaf.slopes is None else rows[_shares(leaf.slopes)] for leaf in leaves]
     return [
         _numbers(len(nodes)),
         _array(kinds, "u1"),
@@ -106,5 +92,5 @@ def _tree(root: Node, rows: dict[tuple[int, bytes], int], eight: int) -> list[by
         _array([split.cut for split in cuts], "<f8"),
         _array(slopes, "<u4"),
         _array(betas, "<f4"),
-        _array(np.array([leaf.weights for leaf in leaves]), "<f4"),
+        _array(np.concatenate([leaf.weights for leaf in leaves]), "<f4"),
     ]

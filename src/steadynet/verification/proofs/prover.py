@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import Boxes, Condensed, Leaves, Network, Rows, Violation, bound_leaves, constraint_rows
+from steadycheck import Bounds, Boxes, Leaves, Network, Rule, Violation, bound_leaves
 from steadynet.verification.proofs.ascent import Batch, ascend, one_pass
 from steadynet.verification.proofs.packing import RegionDraft, quantised
 from steadynet.verification.proofs.reading_hints import MarginHints, refined_slopes
@@ -19,7 +18,7 @@ from steadynet.verification.search.hints import ProofHints
 
 Array = NDArray[np.float64]
 
-BOXES_AT_ONCE = LEAVES_AT_ONCE = 256
+LEAVES_AT_ONCE = 256
 MOST_LEAVES = 20_000  # that repairs may add to a tree
 FEW_INPUTS = 16  # up to so many, a leaf that fails is cut across an input; else a ReLU is split
 DEEPEST = 512
@@ -28,15 +27,6 @@ CLEAR = 1e-9  # a leaf counts as proved above this, as another machine may round
 
 class NoProofError(Exception):
     """No proof was found; the message says why."""
-
-
-@dataclass
-class _View:
-    """The network over some boxes, and the functions of one violation there."""
-
-    numbers: list[int]
-    condensed: Condensed
-    rows: list[Rows]
 
 
 class RegionProver:
@@ -61,18 +51,18 @@ class RegionProver:
         self.network, self.violations, self.exact, self.deadline = network, violations, exact, deadline
         lower, upper = violations[0].lower, violations[0].upper
         self.boxes = Boxes(lower, upper)
-        whole = Condensed(network, lower[None], upper[None], exact=exact)
-        self.kept = [layer.elements for layer in whole.layers]
-        self.refined: list[Array | None] = [None] * len(self.kept)
         self.hints = hints
         self.sizes = [prod(network.shapes[relu]) for relu in network.relus()]
-        self.whole = self._view(whole, [0])
+        self.rules = [Rule(1, np.zeros(0, np.int64))] * len(self.sizes)
+        self.whole = self._bounded(0)
+        self.kept = [lines.open for lines in self.whole.lines.values()]
+        self.whole.rules = self.rules = [Rule(1, elements) for elements in self.kept]
+        ends = np.cumsum([len(elements) for elements in self.kept])
+        for lines, elements, end in zip(self.whole.lines.values(), self.kept, ends, strict=True):
+            lines.named, lines.span = elements, slice(int(end) - len(elements), int(end))
 
-    def _view(self, condensed: Condensed, numbers: list[int]) -> _View:
-        rows = constraint_rows(condensed, self.violations)
-        ends = np.cumsum([0, *(len(violation.bound) for violation in self.violations)])
-        parts = [rows.of(np.arange(*ends[number : number + 2])) for number in range(len(self.violations))]
-        return _View(numbers, condensed, parts)
+    def _bounded(self, box: int, outer: Bounds | None = None) -> Bounds:
+        return Bounds(self.network, self.boxes.corners[box], self.rules, self.exact, outer)
 
     def prove(self) -> RegionDraft:
         """Prove every violation.
@@ -80,34 +70,38 @@ class RegionProver:
         Raises:
             NoProofError: One of them was not proved.
         """
-        trees: list[Node | None] = [self._at_once(number) for number in range(len(self.violations))]
+        trees = self._at_once()
         left = [number for number, tree in enumerate(trees) if tree is None]
         if left and self._refine(left):
-            for number in left:
-                trees[number] = self._at_once(number)
+            trees = [tree or other for tree, other in zip(trees, self._at_once(), strict=True)]
         for number, tree in enumerate(trees):
             if tree is None:
                 trees[number] = self._searched(number)
-        return RegionDraft(self.kept, self.refined, [tree for tree in trees if tree is not None])
+        return RegionDraft(self.rules, [tree for tree in trees if tree is not None])
 
-    def _at_once(self, number: int) -> Node | None:
-        """A single leaf with default slopes, if one constraint by itself is proved."""
-        count = len(self.violations[number].bound)
-        leaves = [Leaf({}, 0, row) for row in np.eye(count)]
-        bounds = self._bounds(self.whole, number, leaves) if leaves else np.zeros(0)
-        return leaves[int(bounds.argmax())] if (bounds > CLEAR).any() else None
+    def _at_once(self) -> list[Node | None]:
+        """For each violation a single leaf with default slopes, if one constraint by itself is proved."""
+        counts = [len(violation.bound) for violation in self.violations]
+        leaves = [Leaf({}, 0, row) for row in np.eye(sum(counts))]
+        bounds = self._bounds(self.whole, self.violations, leaves)
+        result: list[Node | None] = []
+        for count, end in zip(counts, np.cumsum(counts), strict=True):
+            best = int(bounds[end - count : end].argmax())
+            proved = bounds[end - count + best] > CLEAR
+            result.append(Leaf({}, 0, np.eye(count)[best]) if proved else None)
+        return result
 
     def _refine(self, left: Sequence[int]) -> bool:
         """Take over the refined inner bounds of the search, if a margin that is left needed them."""
         if self.hints is None or not any(self.hints.rounds.get(number, 0) > 1 for number in left):
             return False
         found = refined_slopes(self.hints, self.kept, self.sizes)
-        self.refined = [None if slopes is None else quantised(slopes, 8) for slopes in found]
-        if all(slopes is None for slopes in self.refined):
+        if all(slopes is None for slopes in found):
             return False
-        lower, upper = self.boxes.corners[0]
-        whole = Condensed(self.network, lower[None], upper[None], self.kept, self.refined, self.exact)
-        self.whole = self._view(whole, [0])
+        for number, slopes in enumerate(found):
+            if slopes is not None:
+                self.rules[number] = Rule(2, self.kept[number], quantised(slopes, 8))
+        self.whole = self._bounded(0)
         return True
 
     def _searched(self, number: int) -> Node:
@@ -141,12 +135,12 @@ class RegionProver:
         waiting, added = leaves_of(tree), 0
         while waiting:
             waiting.sort(key=lambda leaf: leaf.box)
-            some, view = self._next(waiting)
+            some, bounds = self._next(waiting)
             waiting = waiting[len(some) :]
-            failed = self._failed(view, number, some)
+            failed = self._failed(bounds, number, some)
             if failed and (time.process_time() > self.deadline or added > MOST_LEAVES):
                 raise NoProofError(f"{len(failed)} leaves were not proved in time")
-            for leaf, split in zip(failed, self._splits_of(view, number, failed), strict=True):
+            for leaf, split in zip(failed, self._splits_of(bounds, number, failed), strict=True):
                 parent, at = parents.pop(id(leaf))
                 parent.sides[at] = split
                 for place, side in enumerate(split.sides):
@@ -156,47 +150,43 @@ class RegionProver:
                 added += 1
         return holder.sides[0]
 
-    def _next(self, waiting: Sequence[Leaf]) -> tuple[list[Leaf], _View]:
-        """The first leaves, of a limited number of boxes, and the network over these boxes."""
-        numbers = sorted({leaf.box for leaf in waiting[: LEAVES_AT_ONCE * 4]})[:BOXES_AT_ONCE]
-        some = [leaf for leaf in waiting[: LEAVES_AT_ONCE * 4] if leaf.box <= numbers[-1]]
-        if numbers == [0]:
-            return some, self.whole
-        lower, upper = (np.stack([self.boxes.corners[number][side] for number in numbers]) for side in (0, 1))
-        condensed = Condensed(self.network, lower, upper, self.kept, self.refined, self.exact, self.whole.condensed)
-        return some, self._view(condensed, numbers)
+    def _next(self, waiting: Sequence[Leaf]) -> tuple[list[Leaf], Bounds]:
+        """The first leaves, of one box, and the network over this box."""
+        box = waiting[0].box
+        some = [leaf for leaf in waiting[: LEAVES_AT_ONCE * 4] if leaf.box == box]
+        return some, self._bounded(box, self.whole) if box else self.whole
 
-    def _failed(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _failed(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         """Prove leaves as they are, or after an ascent; those that are not proved."""
         for leaf in leaves:
             if leaf.slopes is not None:
                 leaf.slopes = quantised(leaf.slopes, leaf.bits)
-        left = self._not_proved(view, number, leaves)
+        left = self._not_proved(bounds, number, leaves)
         for row in range(len(self.violations[number].bound) if left and len(leaves[0].weights) > 1 else 0):
             one = np.eye(len(leaves[0].weights))[row]
             tried = [Leaf(leaf.held, leaf.box, one, leaf.slopes, leaf.bits) for leaf in left]
-            missing = {id(leaf) for leaf in self._not_proved(view, number, tried)}
+            missing = {id(leaf) for leaf in self._not_proved(bounds, number, tried)}
             for leaf, other in zip(left, tried, strict=True):
                 if id(other) not in missing:
                     leaf.weights = one
             left = [leaf for leaf, other in zip(left, tried, strict=True) if id(other) in missing]
-        if view.condensed.layers and not view.numbers[1:]:
-            left = self._ascended(view, number, left)
+        if bounds.lines and not bounds.outer:
+            left = self._ascended(bounds, number, left)
         return left
 
-    def _not_proved(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _not_proved(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         if not leaves:
             return []
-        bounds = self._bounds(view, number, leaves)
-        return [leaf for leaf, bound in zip(leaves, bounds, strict=True) if not bound > CLEAR]
+        found = self._bounds(bounds, [self.violations[number]], leaves)
+        return [leaf for leaf, bound in zip(leaves, found, strict=True) if not bound > CLEAR]
 
-    def _ascended(self, view: _View, number: int, leaves: list[Leaf]) -> list[Leaf]:
+    def _ascended(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Leaf]:
         """Raise the bounds of some leaves; those that are still not proved."""
         result = []
         for start in range(0, len(leaves), LEAVES_AT_ONCE):
             some = leaves[start : start + LEAVES_AT_ONCE]
-            batch = Batch.of(view.condensed, some, view.numbers)
-            ascend(view.condensed, view.rows[number], batch)
+            batch = Batch.of(bounds, some)
+            ascend(bounds, self.violations[number], batch)
             for bits in (8, 16):
                 for row, leaf in enumerate(some):
                     if leaf in result and bits == 8:
@@ -205,7 +195,7 @@ class RegionProver:
                     leaf.weights = batch.weights[row].astype(np.float32).astype(np.float64)
                     held = {relu: (sign, float(batch.betas[row, relu])) for relu, (sign, _) in leaf.held.items()}
                     leaf.held = held
-                missing = {id(leaf) for leaf in self._not_proved(view, number, some)}
+                missing = {id(leaf) for leaf in self._not_proved(bounds, number, some)}
                 proved = [row for row, leaf in enumerate(some) if id(leaf) not in missing]
                 batch = _without(batch, proved)
                 some = [leaf for leaf in some if id(leaf) in missing]
@@ -214,19 +204,19 @@ class RegionProver:
             result += some
         return result
 
-    def _bounds(self, view: _View, number: int, leaves: Sequence[Leaf]) -> Array:
-        """The bounds of leaves, as ``steadycheck`` will compute them."""
+    def _bounds(self, bounds: Bounds, violations: Sequence[Violation], leaves: Sequence[Leaf]) -> Array:
+        """The bounds of leaves of some violations, as ``steadycheck`` will compute them."""
         found = []
-        place = {box: at for at, box in enumerate(view.numbers)}
         for start in range(0, len(leaves), LEAVES_AT_ONCE):
             some = leaves[start : start + LEAVES_AT_ONCE]
             entries = [(row, relu, *held) for row, leaf in enumerate(some) for relu, held in leaf.held.items()]
             leaf_of, relu, sign, beta = np.array(entries).reshape(-1, 4).T
             own = [leaf.slopes for leaf in some if leaf.slopes is not None]
-            table = np.array([np.zeros(sum(map(len, self.kept))), *own])
+            table = np.array([np.full(sum(map(len, self.kept)), -1.0), *own])
             slopes = np.cumsum([leaf.slopes is not None for leaf in some]) * [leaf.slopes is not None for leaf in some]
             part = Leaves(
-                np.array([place[leaf.box] for leaf in some]),
+                np.zeros(len(some), np.int64),
+                np.array([leaf.box for leaf in some]),
                 leaf_of.astype(np.int64),
                 relu.astype(np.int64),
                 sign,
@@ -234,14 +224,14 @@ class RegionProver:
                 slopes.astype(np.int64),
                 np.array([leaf.weights for leaf in some]).astype(np.float32).astype(np.float64),
             )
-            found.append(bound_leaves(view.condensed, view.rows[number], part, table))
+            found.append(bound_leaves(bounds, violations, part, table))
         return np.concatenate(found)
 
-    def _splits_of(self, view: _View, number: int, leaves: list[Leaf]) -> list[Split]:
+    def _splits_of(self, bounds: Bounds, number: int, leaves: list[Leaf]) -> list[Split]:
         """Both sides of a ReLU or of a cut for every leaf that is not proved."""
         if not leaves:
             return []
-        found = one_pass(view.condensed, view.rows[number], Batch.of(view.condensed, leaves, view.numbers))
+        found = one_pass(bounds, self.violations[number], Batch.of(bounds, leaves))
         return [self._split(leaf, found.loss[row], found.on_input[row]) for row, leaf in enumerate(leaves)]
 
     def _split(self, leaf: Leaf, loss: Array, on_input: Array) -> Split:
@@ -272,4 +262,4 @@ def _without(batch: Batch, rows: list[int]) -> Batch:
     slopes, betas, signs, weights = (
         np.delete(part, rows, 0) for part in (batch.slopes, batch.betas, batch.signs, batch.weights)
     )
-    return Batch(np.delete(batch.owner, rows), slopes, betas, signs, weights)
+    return Batch(slopes, betas, signs, weights)

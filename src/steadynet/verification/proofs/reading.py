@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import Boxes, Leaves, Network, Refused, Source, Violation, read_tree, require
+from steadycheck import Leaves, Network, Refused, Source, Violation, read_region, require
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -22,7 +22,7 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class StoredLeaf:
-    """One leaf: the kept ReLUs that it holds, the side of each, their multipliers, and its row of the slopes."""
+    """One leaf: the named ReLUs that it holds, the side of each, their multipliers, and its row of the slopes."""
 
     relus: tuple[int, ...]
     signs: tuple[int, ...]
@@ -35,9 +35,9 @@ class StoredRegion:
     """What a proof says of the violations that share one box.
 
     Attributes:
-        kept: per ReLU layer, the elements that are kept; kept ReLUs are numbered over all layers.
-        refined: per ReLU layer, the slopes behind its refined bounds (2, kept, kept before), or None.
-        slopes: (rows, kept ReLUs), lower slopes of leaves; row 0 stands for default ones.
+        kept: per ReLU layer, the elements that have names; named ReLUs are numbered over all layers.
+        refined: per ReLU layer, the slopes behind its refined bounds (2, named, named before), or None.
+        slopes: (rows, named ReLUs), lower slopes of leaves; row 0 stands for default ones.
         found: per violation, the leaves of its tree, which together are everything.
         halves: whether the box is halved somewhere. Then leaves speak of parts of it.
     """
@@ -85,30 +85,10 @@ def read_proof(
 
 
 def _region(source: Source, sizes: Sequence[int], violations: Sequence[Violation]) -> StoredRegion:
-    kept, refined, total = [], list[Array | None](), 0
-    for size in sizes:
-        elements = np.cumsum(source.array("u4", source.number()))
-        require((np.diff(elements) > 0).all() and (elements < size).all(), "kept ReLUs")
-        kept.append(elements)
-    for elements in kept:
-        refined.append(source.slopes(2, len(elements), total) if source.number() else None)
-        total += len(elements)
-    slopes = np.concatenate([np.zeros((1, total), np.float32), *(_shares(source, total) for _ in range(2))])
-    boxes = Boxes(violations[0].lower, violations[0].upper)
-    trees = [read_tree(source, boxes, total, len(violation.bound)) for violation in violations]
-    require(all((tree.slopes < len(slopes)).all() for tree in trees), "slopes that are not there")
-    return StoredRegion(kept, refined, slopes, trees, len(boxes.corners) > 1)
-
-
-def _shares(source: Source, width: int) -> NDArray[np.float32]:
-    """A table of slopes. There may be many, so they are read in single precision."""
-    count, bits = source.number(), source.number()
-    require(bits in (8, 16), "slopes have 8 or 16 bits")
-    size = count * width * bits // 8
-    require(source.at + size <= len(source.content), "the proof ends too early")
-    found = np.frombuffer(source.content, f"<u{bits // 8}", count * width, source.at)
-    source.at += size
-    return found.reshape(count, width) * np.float32(1 / (2**bits - 1))
+    region = read_region(source, sizes, violations)
+    trees = [region.leaves.of(region.leaves.violation == number) for number in range(len(violations))]
+    kept, refined = [rule.named for rule in region.rules], [rule.slopes for rule in region.rules]
+    return StoredRegion(kept, refined, region.table.astype(np.float32), trees, len(region.boxes.corners) > 1)
 
 
 def _leaves(tree: Leaves) -> list[StoredLeaf]:

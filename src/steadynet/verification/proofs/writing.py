@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from math import prod
 
 import numpy as np
 
-from steadycheck import Network, Refused, Violation, read_network, read_property, regions
+from steadycheck import Affine, Network, Refused, Rule, Violation, read_network, read_property, regions
 from steadynet.errors import UserError, one_line
 from steadynet.verification.proofs.packing import RegionDraft, pack
 from steadynet.verification.proofs.prover import NoProofError, RegionProver
@@ -35,16 +34,32 @@ def open_network(content: bytes) -> Network:
 def at_once(network: Network, group: Sequence[Violation], hints: ProofHints | None) -> RegionDraft | None:
     """The proof of what CROWN has proved with room to spare: a single leaf, which need not be bounded again here.
 
-    ``steadycheck`` computes the same bounds in float64, which rounds less than the float32 of the search.
+    ``steadycheck`` computes the same bounds, and in float64 if need be, which rounds less than the float32 of the
+    search. Inputs of convolutions are bounded by intervals first, which are often enough.
     """
-    sizes = [prod(network.shapes[relu]) for relu in network.relus()]
-    if hints is None or hints.margin is None or hints.margin < CLEARLY or len(hints.unstable) != len(sizes):
-        return None
-    kept = [elements.cpu().numpy() for elements in hints.unstable]
+    relus = network.relus()
     simple = all(len(violation.bound) == 1 for violation in group)
-    if not simple or any(len(elements) and elements[-1] >= size for elements, size in zip(kept, sizes, strict=True)):
+    if (
+        hints is None
+        or hints.margin is None
+        or hints.margin < CLEARLY
+        or len(hints.unstable) != len(relus)
+        or not simple
+    ):
         return None
-    return RegionDraft(kept, [None] * len(kept), [Leaf({}, 0, np.ones(1)) for _ in group])
+    nothing = np.zeros(0, np.int64)
+    rules = [Rule(_level(network, number, relu), nothing) for number, relu in enumerate(relus)]
+    return RegionDraft(rules, [Leaf({}, 0, np.ones(1)) for _ in group])
+
+
+def _level(network: Network, number: int, relu: int) -> int:
+    """How the inputs of a ReLU layer are bounded: 0 by intervals, where nothing is better; 1 by backward passes;
+    3 by backward passes only if all else fails."""
+    is_image = sum(size > 1 for size in network.shapes[relu]) > 1
+    sums = [
+        node for node in network.nodes[:relu] if isinstance(node, Affine) and any(m.terms > 1 for _, m in node.parts)
+    ]
+    return 0 if number == 0 and len(sums) <= 1 else 3 if is_image else 1
 
 
 def prove(
