@@ -118,9 +118,8 @@ def test_proofs_with_many_leaves_are_tried_from_their_roots_down(proved, monkeyp
 
 def test_a_multiplier_below_zero_is_no_multiplier():
     numbers = np.array([-2.0, np.nan, 0.5])
-    tree = Leaves(
-        np.zeros(2, int), np.array([0, 0, 1]), np.array([0, 1, 0]), np.ones(3), numbers, np.zeros(2, int), None
-    )
+    none, leaf, relu = np.zeros(2, int), np.array([0, 0, 1]), np.array([0, 1, 0])
+    tree = Leaves(none, none, leaf, relu, np.ones(3), numbers, slopes=none, weights=np.ones((2, 1)))
     region = StoredRegion([np.arange(2)], [None], np.zeros((1, 2), np.float32), [tree], halves=False)
     found = _leaves_of(region, (), torch.zeros(1))
     assert found.splits.beta.tolist() == [0.0, 0.0, 0.5]
