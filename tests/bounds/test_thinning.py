@@ -126,3 +126,18 @@ def test_the_same_relus_are_stable_with_and_without(monkeypatch):
         for one, other in zip(found[0].relus(), found[1].relus(), strict=True):
             assert torch.equal(one.stable(), other.stable())
             torch.testing.assert_close(one.upper, other.upper, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("ending", [(), (nn.Flatten(),)], ids=["ReLU", "ReLU, flattened"])
+def test_the_output_stays_whole_where_a_network_ends_with_a_relu(ending):
+    """y = relu(x + b) for b = (1, −9, −9): the margins y₀ − y₁ and y₀ − y₂ are at least 1 for x in [0, 1]."""
+    shape = (1, 1, 1) if ending else (1,)
+    layer = nn.Conv2d(1, 3, 1) if ending else nn.Linear(1, 3)
+    layer.weight.data.fill_(1.0)
+    layer.bias.data = torch.tensor([1.0, -9.0, -9.0])
+    network = nn.Sequential(layer, nn.ReLU(), *ending)
+    box = Interval(torch.zeros(1, *shape), torch.ones(1, *shape))
+    with torch.no_grad():
+        whole, _ = propagate(graph_of(network, shape), box, until_stable=True)
+    margins = torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
+    torch.testing.assert_close(lower(thinned(whole), torch.tensor([0, 0]), margins), torch.ones(2))

@@ -76,6 +76,8 @@ def _kept(bounded: BoundedNetwork) -> Kept:
         flat = _flattened(readers[relu]) if len(shape) == 3 else []
         fits = all(position in flat or _reads_channels(node.operation, shape) for position, node in readers[relu])
         flat_fits = all(_reads_channels(node.operation, (1,)) for one in flat for _, node in readers[one])
+        if graph.output in (relu, *flat):  # functions of the output speak of all of it
+            continue
         if operation.slope or len(readers[source]) > 1 or not (fits and flat_fits):
             continue
         if source == 0 or not _reads_channels(graph.producer(source).operation, shape):

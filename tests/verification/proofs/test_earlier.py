@@ -237,3 +237,19 @@ def test_a_repair_says_what_its_slopes_give(bounded):
     assert (reached > wanted).sum() > (before > wanted).sum()
     assert (batch.splits.beta >= 0).all()
     assert ((batch.slopes >= 0) & (batch.slopes <= 1)).all()
+
+
+def test_a_network_whose_relus_are_all_stable_in_the_box_is_decided(tmp_path):
+    """By hand: y₀ − y₁ = relu(x + 1) − t is at least 5/4 − t on [1/4, 3/4]: robust for t = 1, not for t = 13/10."""
+
+    def made(threshold: float) -> nn.Sequential:
+        model = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 2)).requires_grad_(False)
+        values = ([[1.0]], [1.0], [[1.0], [0.0]], [0.0, threshold])
+        for parameter, value in zip(model.parameters(), values, strict=True):
+            parameter.copy_(torch.tensor(value))
+        return model
+
+    image, folder = torch.tensor([[0.5]]), tmp_path / "proofs"
+    assert verify(made(1.0), image, [0], 0.25, proofs=folder)[0].verdict is Verdict.UNSAT
+    (result,) = verify(made(1.3), image, [0], 0.25, from_proofs=folder, attack_steps=0, restarts=0, programs=False)
+    assert result.verdict is Verdict.SAT

@@ -65,7 +65,8 @@ class PartGroup:
 def _places(layers: Sequence[Neurons], network: CondensedNetwork) -> tuple[Tensor, Tensor]:
     """For each neuron of some layers, its number in a condensed network or −1, and its sign there if that is known."""
     ours = {layer.position: layer for layer in network.layers}
-    places, signs = [], []
+    nothing = torch.zeros(0, dtype=torch.long, device=network.margins.device)  # all ReLUs of a network may be stable
+    places, signs = [nothing], [nothing]
     for position, elements in layers:
         bounds = network.whole.bounds[position]
         lower, upper = bounds.lower.flatten()[elements], bounds.upper.flatten()[elements]
