@@ -19,6 +19,7 @@ from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_error
 from steadynet.bounds.s_shaped_lines import SShapedLines
 from steadynet.bounds.substitution import (
     held,
+    lost_by_cancelling,
     through_convolution_on_patches,
     through_maximum,
     through_scale_on_patches,
@@ -270,9 +271,11 @@ class RelaxedNetwork:
         added = (coefficients * line.shift).flatten(1).sum(1, dtype=self._sums_in)
         carried = coefficients * line.slope
         if query.multipliers and position in query.multipliers:
-            multipliers = query.multipliers[position]
+            multipliers, bounds = query.multipliers[position], self.network.bounds[position]
+            added = added + held(multipliers, bounds, query.owner)
+            if self.errors is not None:
+                added = added - lost_by_cancelling(carried, multipliers, bounds, query.owner)
             carried = carried - multipliers
-            added = added + held(multipliers, self.network.bounds[position], query.owner)
         return [functions.with_coefficients(carried)], added
 
     def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None, trail: Trail | None) -> Tensor:

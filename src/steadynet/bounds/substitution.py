@@ -9,7 +9,7 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.graph.operations import Convolution, Interval, Scale, Shape
 from steadynet.graph.pooling import MaxPool
-from steadynet.graph.rounding import LONG_SUM
+from steadynet.graph.rounding import LONG_SUM, unit_roundoff
 
 
 def held(multipliers: Tensor, bounds: Interval, owner: Tensor | None) -> Tensor:
@@ -18,6 +18,17 @@ def held(multipliers: Tensor, bounds: Interval, owner: Tensor | None) -> Tensor:
     exact = multipliers.double()
     terms = torch.where(multipliers == 0, 0.0, torch.where(multipliers > 0, exact * lower, exact * upper)).flatten(1)
     return terms.sum(1) - 2 * LONG_SUM * terms.detach().abs().sum(1)
+
+
+def lost_by_cancelling(products: Tensor, multipliers: Tensor, bounds: Interval, owner: Tensor | None) -> Tensor:
+    """What the rounding of products a · slope may cost where multipliers are taken off them, (n,).
+
+    A pass counts roundings relative to the coefficients that are left. If a multiplier cancels a product, little of it
+    is left, but the product was rounded by up to u · |a · slope|, which counts for every z of the bounds.
+    """
+    lower, upper = (side if owner is None else side[owner] for side in bounds)
+    sizes = products.detach().double().abs() * torch.maximum(lower.abs(), upper.abs())
+    return 2 * unit_roundoff(products.dtype) * torch.where(multipliers == 0, 0.0, sizes).flatten(1).sum(1)
 
 
 def through_maximum(

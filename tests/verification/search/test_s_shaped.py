@@ -15,6 +15,7 @@ from steadynet.bounds.crown import crown_bounds, propagate
 from steadynet.bounds.interval import interval_bounds
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, optimise, optimised_bounds
+from steadynet.bounds.substitution import lost_by_cancelling
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
@@ -265,3 +266,11 @@ def test_other_verifiers_refuse_clearly():
     for result in Milp()(Properties.around(network, images, network(images).argmax(1), 0.01)):
         assert result.verdict is Verdict.ERROR
         assert "milp decides piecewise linear networks only, and this one has Sigmoid (layer '2')" in result.reason
+
+
+def test_a_product_that_a_multiplier_cancels_was_rounded_all_the_same():
+    """|a · slope| · max |z| is 0.75 · 8 = 6 and 0.5 · 3; only the first has a multiplier. 2u of it count."""
+    products, multipliers = torch.tensor([[-0.75, 0.5]]), torch.tensor([[-0.75, 0.0]])
+    bounds = Interval(torch.tensor([[-8.0, 1.0]]), torch.tensor([[2.0, 3.0]]))
+    assert lost_by_cancelling(products, multipliers, bounds, None).tolist() == [12 * 2.0**-24]
+    assert lost_by_cancelling(products, multipliers, bounds, torch.tensor([0])).tolist() == [12 * 2.0**-24]
