@@ -4,9 +4,9 @@
     steadycheck FOLDER        # model.onnx, and NAME.vnnlib with NAME.proof for every NAME
 
 A VNN-LIB file lists ways to violate a property: each is a box of inputs x and constraints c·y ≤ d on the outputs y. A
-proof shows that none of them happens. This program reads the three files and computes every bound itself. It takes
-nothing from the proof on trust: the proof holds hints (where to split, which slopes and multipliers to use), and every
-hint that passes the checks below gives a valid bound. A bad hint gives a bad bound, and then the proof is refused.
+proof shows that none of them happens. It holds hints only: where to split, which slopes and multipliers to use. All
+bounds are computed here, and every hint that passes the checks below gives a valid one. A bad hint gives a bad bound,
+and then the proof is refused.
 
 Why a bound is a proof. Let z be the input of a ReLU and l ≤ z ≤ u. Then relu(z) ≥ α·z for every α in [0, 1], and
 relu(z) lies below the line through (l, relu(l)) and (u, relu(u)). Where z ≥ 0 is assumed (a split), subtracting β·z
@@ -17,9 +17,6 @@ constraints c·y ≤ d hold there. The two sides of a split cover what was split
 Rounding. A sum of n products in floating point, in any order, is wrong by at most γ·Σ|a||x| with γ = n·u / (1 − n·u),
 plus underflow. This is counted for the network (run in its own precision) and for all that is computed here: in
 float64, but for backward passes in float32, which are tried first if the proof says so.
-
-Sections: 1 refusals and rounding, 2 linear maps, 3 ONNX, 4 VNN-LIB, 5 bounds, 6 the proof file and its trees,
-7 checking, 8 the command.
 """
 
 from __future__ import annotations
@@ -28,6 +25,7 @@ import hashlib
 import re
 import sys
 import zlib
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -38,16 +36,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import numpy_helper
 
-VERSION = "0.2.0"
+VERSION = "0.2.1"
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Shape = tuple[int, ...]
 
+
 # ---------------------------------------------------------------------------- 1 refusals and rounding
-
-
 class Refused(Exception):  # noqa: N818 - it is a verdict
     """The proof, or a file that it speaks of, is not accepted; the message says why."""
 
@@ -66,20 +62,17 @@ LARGEST = 1e39  # numbers beyond this are refused
 
 def gamma(terms: int, unit: float = U64) -> float:
     """γ for a sum of so many terms, rounded up."""
-    share = terms * unit
-    require(share < 0.1, "a sum is too long for any bound of its rounding error")
-    return share / (1 - share) * SLACK
+    require(terms * unit < 0.1, "a sum is too long for any bound of its rounding error")
+    return terms * unit / (1 - terms * unit) * SLACK
 
 
 # ---------------------------------------------------------------------------- 2 linear maps
-# Every value of a network is a flat vector, and n of them are the columns of an array (size, n).
-
-
 class Linear:
-    """A sparse matrix. Convolutions, products with matrices or constants, and rearrangements all have this form.
+    """A sparse matrix: a convolution, a product with a matrix or with constants, or a rearrangement.
 
-    Output (group, i, place) is the sum over all terms t of weight[group, i, t] · input[index[group, t, place]], where
-    an index of −1 stands for the number 0. No output meets an input twice. ``weight`` may have one group for all.
+    Values are flat vectors, and n of them are the columns of an array (size, n). Output (group, i, place) is the sum
+    over all terms t of weight[group, i, t] · input[index[group, t, place]], where an index of −1 stands for the number
+    0. No output meets an input twice. ``weight`` may have one group for all.
     """
 
     def __init__(self, inputs: int, index: Index, weight: Array) -> None:
@@ -100,8 +93,7 @@ class Linear:
         n, (groups, terms, _) = x.shape[1], self.index.shape
         if not self.in_order:
             x = np.concatenate([x, np.zeros((1, n))])[self.index]  # −1 is the last row
-        weight = self.sizes if size else self.weight["float64"]
-        return product(weight, x.reshape(groups, terms, -1)).reshape(-1, n)
+        return product(self.sizes if size else self.weight["float64"], x.reshape(groups, terms, -1)).reshape(-1, n)
 
     def transpose(self, a: Array) -> Array:
         """(outputs, n) to (inputs, n): functions of the outputs as functions of the inputs; in their precision."""
@@ -138,13 +130,17 @@ def elementwise(factor: Array) -> Linear:
 
 
 # ---------------------------------------------------------------------------- 3 ONNX
-
-
 class Value(NamedTuple):
     """A tensor that depends on the input: its position in the network, and its shape with a batch of 1."""
 
     position: int
     shape: Shape
+
+
+class Relu(NamedTuple):
+    """max(0, z) for the value z at ``source``."""
+
+    source: int
 
 
 class Affine(NamedTuple):
@@ -160,48 +156,25 @@ class Affine(NamedTuple):
     largest_of: tuple[int, int] | None = None
 
 
-class Relu(NamedTuple):
-    """max(0, z) for the value z at ``source``."""
-
-    source: int
-
-
-class Network:
-    """Value 0 is the input, and node i computes value i + 1."""
-
-    def __init__(self, shape: Shape, dtype: Any, sha256: bytes) -> None:
-        self.dtype, self.sha256, self.output, limits = dtype, sha256, 0, np.finfo(dtype)
-        self.shapes, self.nodes = [shape], list[Affine | Relu]()
-        self.unit, self.least = float(limits.eps) / 2, float(limits.smallest_normal)
-        self.most = min(float(limits.max) / 4, LARGEST)
-
-    def relus(self) -> list[int]:
-        """The positions of the ReLUs."""
-        return [position for position, node in enumerate(self.nodes, 1) if isinstance(node, Relu)]
-
-    def add(self, node: Affine | Relu, shape: Shape) -> Value:
-        """Add a node; its value."""
-        require(len(self.nodes) < 5000 and (shape == () or min(shape) > 0), "too many nodes, or an empty tensor")
-        self.nodes.append(node)
-        self.shapes.append(shape)
-        return Value(len(self.nodes), shape)
-
-
 def read_network(content: bytes) -> Network:
     """Read an ONNX file."""
     try:
-        return _Reader(onnx.load_model_from_string(content), hashlib.sha256(content).digest()).network
+        return Network(content)
     except Refused:
         raise
     except Exception as error:
         raise Refused(f"the network cannot be read: {type(error).__name__}: {error}") from error
 
 
-class _Reader:
-    """Turns an ONNX graph into a network, node by node. An operator or attribute that it does not know is refused."""
+class Network:
+    """The nodes of an ONNX graph: value 0 is the input, and node i computes value i + 1.
 
-    def __init__(self, model: onnx.ModelProto, sha256: bytes) -> None:
-        graph, self.tensors, self.largest, kinds = model.graph, {}, 0.0, set()
+    It is read node by node. An operator or attribute that is not known is refused.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        model, self.sha256 = onnx.load_model_from_string(content), hashlib.sha256(content).digest()
+        graph, self.nodes, self.tensors, self.heaviest, kinds = model.graph, [], {}, 0.0, set()
         require(all(entry.domain in ("", "ai.onnx") for entry in model.opset_import), "unknown operators")
         require(not graph.sparse_initializer and not model.functions, "sparse weights and functions are not known")
         constants = [node for node in graph.node if node.op_type == "Constant"]
@@ -209,13 +182,13 @@ class _Reader:
         for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *named]:
             require(name not in self.tensors, f"{name} is there twice")
             require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
-            array = numpy_helper.to_array(tensor)
+            array = onnx.numpy_helper.to_array(tensor)
             require(array.dtype in (np.float32, np.float64, np.int64), f"the type of {name} is not known")
             if array.dtype != np.int64:
                 kinds.add(array.dtype)
                 array = array.astype(np.float64)
                 require((np.abs(array) < LARGEST).all(), f"{name} holds what is no number, or a very large one")
-                self.largest = max(self.largest, float(np.abs(array).max(initial=0)))
+                self.heaviest = max(self.heaviest, float(np.abs(array).max(initial=0)))
             self.tensors[name] = array
         inputs = [entry for entry in graph.input if entry.name not in self.tensors]
         require(len(inputs) == 1 and len(graph.output) == 1, "the network must have one input and one output")
@@ -224,12 +197,24 @@ class _Reader:
         dims = [dim.dim_value for dim in kind.shape.dim]
         shape = (*(size or 1 for size in dims[:1]), *dims[1:])
         require(min(shape, default=1) > 0 and shape[:1] in ((), (1,)), f"an input of shape {shape} is not known")
-        self.network = Network(shape, kinds.pop().type, sha256)
-        self.tensors[inputs[0].name] = Value(0, shape)
+        self.dtype, self.shapes, self.tensors[inputs[0].name] = kinds.pop().type, [shape], Value(0, shape)
+        limits = np.finfo(self.dtype)
+        self.unit, self.least = float(limits.eps) / 2, float(limits.smallest_normal)
+        self.most = min(float(limits.max) / 4, LARGEST)
         for node in graph.node:
             if node.op_type != "Constant":
                 self._node(node)
-        self.network.output = self._value(self.tensors.get(graph.output[0].name)).position
+        self.output = self._value(self.tensors.get(graph.output[0].name)).position
+
+    def relus(self) -> list[int]:
+        """The positions of the ReLUs."""
+        return [position for position, node in enumerate(self.nodes, 1) if isinstance(node, Relu)]
+
+    def _add(self, node: Affine | Relu, shape: Shape) -> Value:
+        require(len(self.nodes) < 5000 and (shape == () or min(shape) > 0), "too many nodes, or an empty tensor")
+        self.nodes.append(node)
+        self.shapes.append(shape)
+        return Value(len(self.nodes), shape)
 
     def _node(self, node: onnx.NodeProto) -> None:
         read = getattr(self, "_move" if node.op_type in MOVES else OPERATORS.get(node.op_type, ""), None)
@@ -239,9 +224,9 @@ class _Reader:
         self.tensors[node.output[0]] = read(node, *(self.tensors[name] for name in node.input))
 
     def _attributes(self, node: onnx.NodeProto, **default: Any) -> dict[str, Any]:
-        for attribute in node.attribute:
-            require(attribute.name in default, f"{node.op_type}: {attribute.name} is not known")
-        require(len({entry.name for entry in node.attribute}) == len(node.attribute), "an attribute is there twice")
+        names = [attribute.name for attribute in node.attribute]
+        require(set(names) <= set(default), f"{node.op_type}: an attribute of {', '.join(names)} is not known")
+        require(len(set(names)) == len(names), "an attribute is there twice")
         return default | {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
 
     def _value(self, tensor: Any) -> Value:
@@ -256,7 +241,7 @@ class _Reader:
 
     def _affine(self, parts: Sequence[tuple[Value, Linear]], shape: Shape, constant: Any = 0.0, **more: Any) -> Value:
         full = np.broadcast_to(np.asarray(constant, dtype=np.float64), shape).reshape(-1)
-        return self.network.add(Affine([(value.position, map_) for value, map_ in parts], full, **more), shape)
+        return self._add(Affine([(value.position, map_) for value, map_ in parts], full, **more), shape)
 
     def _gemm(self, node: onnx.NodeProto, x: Any, w: Any, b: Any = None) -> Value:
         given = self._attributes(node, alpha=1.0, beta=1.0, transA=0, transB=0)
@@ -285,10 +270,9 @@ class _Reader:
         default = {"strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], "auto_pad": b"NOTSET", "ceil_mode": 0}
         given, name = self._attributes(node, kernel_shape=kernel, **default, **more), node.op_type
         require(kernel is None or tuple(given["kernel_shape"]) == kernel, "two kernels")
-        kernel, strides, pads, dilations = (
-            tuple(given[key] or ()) for key in ("kernel_shape", "strides", "pads", "dilations")
-        )
-        require([len(each) for each in (kernel, strides, pads, dilations)] == [2, 2, 4, 2], f"the axes of {name}")
+        sizes = [tuple(given[key] or ()) for key in ("kernel_shape", "strides", "dilations", "pads")]
+        kernel, strides, dilations, pads = sizes
+        require([len(each) for each in sizes] == [2, 2, 2, 4], f"the axes of {name}")
         require(min(kernel + strides + dilations) > 0 and min(pads) >= 0, f"attributes of {name}")
         require(given["auto_pad"] == b"NOTSET" and not given["ceil_mode"], f"{name} of this kind")
         shape = self._value(x).shape
@@ -334,18 +318,18 @@ class _Reader:
         while len(left) > 1:
             a, b = left.pop(0), left.pop(0)
             difference = self._affine([(a, plus), (b, minus)], shape, exact=True)
-            excess, pair = self.network.add(Relu(difference.position), shape), (a.position, b.position)
+            excess, pair = self._add(Relu(difference.position), shape), (a.position, b.position)
             left.append(self._affine([(b, plus), (excess, plus)], shape, exact=True, largest_of=pair))
         return left[0]
 
     def _relu(self, node: onnx.NodeProto, x: Any) -> Value:
         self._attributes(node)
-        return self.network.add(Relu(self._value(x).position), x.shape)
+        return self._add(Relu(self._value(x).position), x.shape)
 
     def _leakyrelu(self, node: onnx.NodeProto, x: Any) -> Value:
         slope = self._attributes(node, alpha=float(np.float32(0.01)))["alpha"]
         require(0 <= slope <= 1, "the slope of a LeakyRelu must lie between 0 and 1")
-        positive = self.network.add(Relu(self._value(x).position), x.shape)  # slope · z + (1 − slope) · relu(z)
+        positive = self._add(Relu(self._value(x).position), x.shape)  # slope · z + (1 − slope) · relu(z)
         parts = [(x, slope), (positive, 1 - slope)]
         return self._affine([(value, elementwise(np.full(prod(x.shape), share))) for value, share in parts], x.shape)
 
@@ -364,7 +348,7 @@ class _Reader:
         # with other factors a product, fused with a layer before or not, could overflow or underflow
         sizes = np.abs(constant)
         require(((sizes == 0) | ((sizes >= 2.0**-60) & (sizes <= 2.0**60))).all(), "extreme constants")
-        require(self.largest <= 2.0**66, "extreme weights beside products with constants")
+        require(self.heaviest <= 2.0**66, "extreme weights beside products with constants")
         require(kind == "Mul" or (not swapped and constant.all()), "a division of this kind")
         factor = np.broadcast_to(1 / constant if kind == "Div" else constant, value.shape)
         return self._affine([(value, elementwise(factor.ravel()))], value.shape)
@@ -404,8 +388,6 @@ OPERATORS |= {kind: f"_{kind.lower()}" for kind in KINDS}
 
 
 # ---------------------------------------------------------------------------- 4 VNN-LIB
-
-
 class Violation(NamedTuple):
     """One way to violate a property: an input of the box whose outputs satisfy matrix · y ≤ bound, row by row.
 
@@ -569,14 +551,9 @@ class Bounds:
     """
 
     def __init__(
-        self,
-        network: Network,
-        box: tuple[Array, Array],
-        rules: Sequence[Rule],
-        exact: bool = False,
-        outer: Bounds | None = None,
-        real: str = "float64",
-    ) -> None:
+        self, network: Network, box: tuple[Array, Array], rules: Sequence[Rule],
+        exact: bool = False, outer: Bounds | None = None, real: str = "float64",
+    ) -> None:  # fmt: skip
         self.network, self.rules, self.exact, self.outer, self.real = network, rules, exact, outer, real
         self.unit, self.floor, self.tiny = (2.0**-24, 1e-30, 1e-15) if real == "float32" else (U64, TINY, TINY)
         self.uses = sum(len(node.parts) for node in network.nodes if isinstance(node, Affine)) + 20
@@ -601,15 +578,8 @@ class Bounds:
 
     def _affine(self, node: Affine) -> None:
         """The interval of an affine value, and its rounding."""
-        centre, spread, size, inputs, weights, terms, error = (
-            node.constant,
-            0.0,
-            np.abs(node.constant),
-            0.0,
-            0.0,
-            1,
-            0.0,
-        )
+        centre, size, terms = node.constant, np.abs(node.constant), 1
+        spread = inputs = weights = error = 0.0
         for source, map_ in node.parts:
             low, high, largest = self.lower[source], self.upper[source], self.largest(source)
             sizes = map_.apply(np.stack([(high - low) / 2, largest], 1), size=True)
@@ -659,10 +629,8 @@ class Bounds:
                 function, place = chosen[some], elements[chosen[some]]
                 side = first[function] ^ turn  # True for an upper bound, which is −(a lower bound of −z)
                 sign, functions = np.where(side, -1.0, 1.0), {}
-                for position, map_ in node.parts:
-                    functions[position] = functions.get(position, 0.0) + map_.rows(place, self.real) * sign.astype(
-                        self.real
-                    )
+                for at, map_ in node.parts:
+                    functions[at] = functions.get(at, 0.0) + map_.rows(place, self.real) * sign.astype(self.real)
                 alpha = None if slopes is None else slopes[side.astype(int), function].T
                 hints = None if alpha is None else Hints(alpha, np.zeros_like(alpha), np.zeros_like(alpha))
                 bound = sign * self.bound(functions, sign * node.constant[place], self.costs[source][place], hints)
@@ -721,7 +689,6 @@ def in_pieces(count: int, network: Network) -> Iterator[slice]:
 
 
 # ---------------------------------------------------------------------------- 6 the proof file and its trees
-
 MAGIC, MOST_BYTES, DEEPEST = b"steadyproof 2\n", 1 << 30, 4096
 LEAF, RELU, INPUT = 0, 1, 2
 MOST_SPLITS = 1 << 20  # of a tree; and the numbers that all its boxes take
@@ -807,38 +774,42 @@ def read_trees(source: Source, boxes: Boxes, named: int, constraints: Sequence[i
     its sides, so that the leaves cover all that a tree is about.
     """
     kinds = source.array("u1", source.number())
-    splits = int((kinds != LEAF).sum())
+    splits, cut = int((kinds != LEAF).sum()), int((kinds == INPUT).sum())
     require(len(kinds) == 2 * splits + len(constraints) and splits <= MOST_SPLITS, "trees whose nodes do not fit")
     relus = iter(source.array("u4", int((kinds == RELU).sum())).tolist())
-    cut = int((kinds == INPUT).sum())
     inputs, cuts = iter(source.array("u4", cut).tolist()), iter(source.array("f8", cut).tolist())
-    owners, paths = [], []
-    waiting: list[Any] = [(number, 0, ()) for number in reversed(range(len(constraints)))]
+    waiting = [(number, 0, 0, 0) for number in reversed(range(len(constraints)))]  # violation, box, depth, last sign
+    path, signs = [], []  # the ReLU splits above a node
+    owners, depths, relu_of, sign_of = [], [], array("q"), array("q")  # of all leaves
     for kind in kinds.tolist():
         require(waiting, "the trees are longer than their splits")
-        number, box, path = waiting.pop()
+        number, box, depth, sign = waiting.pop()
+        del path[depth:], signs[depth:]
+        signs[-1:] = [sign] * (depth > 0)
         if kind == LEAF:
             owners.append((number, box))
-            paths.append(path)
+            depths.append(depth)
+            relu_of.extend(path)
+            sign_of.extend(signs)
         elif kind == RELU:
-            relu = next(relus)
-            require(relu < named and all(relu != other for other, _ in path), "a ReLU that has no name, or split twice")
-            require(len(path) < DEEPEST, "a tree is too deep")
-            waiting += [(number, box, (*path, (relu, sign))) for sign in (-1, 1)]
+            path.append(next(relus))
+            signs.append(0)
+            require(path[-1] < named and path[-1] not in path[:-1], "a ReLU that has no name, or split twice")
+            require(depth < DEEPEST and len(relu_of) < 64 * MOST_SPLITS, "a tree is too deep")
+            waiting += [(number, box, depth + 1, side) for side in (-1, 1)]
         else:
             require(kind == INPUT, "a node of a kind that is not known")
-            waiting += [(number, part, path) for part in boxes.halves(box, next(inputs), next(cuts))[::-1]]
+            waiting += [(number, part, depth, sign) for part in boxes.halves(box, next(inputs), next(cuts))[::-1]]
     require(not waiting, "a tree misses leaves")
-    flat = np.array([entry for path in paths for entry in path], np.int64).reshape(-1, 2)
-    leaf = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
+    leaf = np.repeat(np.arange(len(depths)), depths)
     violation, box = np.array(owners, np.int64).T
     of_violation = np.repeat(np.arange(len(constraints)), constraints) == violation[:, None]
     weights = np.zeros(of_violation.shape)
-    slopes, betas = source.array("u4", len(paths)), source.array("f4", len(flat))
+    slopes, betas = source.array("u4", len(depths)), source.array("f4", len(leaf))
     weights[of_violation] = source.array("f4", int(of_violation.sum()))
     for numbers in (betas, weights):
         require(((numbers >= 0) & (numbers < LARGEST)).all(), "a multiplier is negative, too large or not a number")
-    return Leaves(violation, box, leaf, flat[:, 0], flat[:, 1] + 0.0, betas, slopes, weights)
+    return Leaves(violation, box, leaf, np.array(relu_of, np.int64), np.array(sign_of, float), betas, slopes, weights)
 
 
 class Region(NamedTuple):
@@ -867,8 +838,6 @@ def read_region(source: Source, sizes: Sequence[int], violations: Sequence[Viola
 
 
 # ---------------------------------------------------------------------------- 7 checking
-
-
 def bound_leaves(bounds: Bounds, violations: Sequence[Violation], leaves: Leaves, table: Array) -> Array:
     """Lower bounds of the sum of λ·(c·y − d) on leaves of one box; a positive one shows that nothing is violated there.
 
@@ -892,26 +861,20 @@ def bound_leaves(bounds: Bounds, violations: Sequence[Violation], leaves: Leaves
     return np.concatenate(result)
 
 
-def smallest_bound(network: Network, violations: list[Violation], region: Region, exact: bool, real: str) -> float:
-    """The smallest bound of all leaves."""
-    whole, found = Bounds(network, region.boxes.corners[0], region.rules, exact, None, real), np.inf
-    for box in np.unique(region.leaves.boxes):
-        bounds = Bounds(network, region.boxes.corners[box], region.rules, exact, whole, real) if box else whole
-        leaves = region.leaves.of(region.leaves.boxes == box)
-        found = min(found, bound_leaves(bounds, violations, leaves, region.table).min())
-    return found
-
-
 def check_region(source: Source, network: Network, violations: list[Violation], exact: bool) -> int:
     """Read and check what a proof says of the violations that share one box. Returns the number of leaves."""
     require(sum(len(each.bound) for each in violations) <= 1000, "more constraints than rounding is counted for")
     region = read_region(source, [prod(network.shapes[relu]) for relu in network.relus()], violations)
+    leaves, corners = region.leaves, region.boxes.corners
     tries = [(0, "float32"), (1, "float32"), (1, "float64")]  # what level 3 means, and the precision of passes
     for level, real in tries if any(rule.level == 3 for rule in region.rules) else tries[2:]:
         rules = [rule._replace(level=level) if rule.level == 3 else rule for rule in region.rules]
-        found = smallest_bound(network, violations, region._replace(rules=rules), exact, real)
+        whole, found = Bounds(network, corners[0], rules, exact, None, real), np.inf
+        for box in np.unique(leaves.boxes):
+            bounds = Bounds(network, corners[box], rules, exact, whole, real) if box else whole
+            found = min(found, bound_leaves(bounds, violations, leaves.of(leaves.boxes == box), region.table).min())
         if found > 0:
-            return len(region.leaves.boxes)
+            return len(leaves.boxes)
     raise Refused(f"the bound of a leaf is {found:.3g}, which is not positive")
 
 
@@ -947,8 +910,6 @@ def check(network: Network, property_file: bytes, proof_file: bytes) -> Proved:
 
 
 # ---------------------------------------------------------------------------- 8 the command
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """Check proofs: 0 if each of them proves its property, 1 if one does not, 2 if there is nothing to check."""
     paths = [Path(word) for word in (sys.argv[1:] if words is None else words)]
@@ -959,18 +920,15 @@ def main(words: Sequence[str] | None = None) -> int:
     if not jobs:
         sys.stdout.write(f"nothing to check\n{__doc__.split(chr(10) * 2)[1]}\n")
         return 2
-    networks: dict[Path, Network] = {}
-    refused = 0
+    networks, refused = dict[Path, Network](), 0
     for path, property_file, proof in sorted(jobs):
         try:
-            if path not in networks:
-                networks[path] = read_network(path.read_bytes())
+            networks[path] = networks.get(path) or read_network(path.read_bytes())
             found = check(networks[path], property_file.read_bytes(), proof.read_bytes())
             line = f"proved for {found.arithmetic} ({found.leaves} {'leaf' if found.leaves == 1 else 'leaves'})"
-        except Refused as error:
-            line, refused = f"refused: {error}", refused + 1
         except Exception as error:  # whatever it is, nothing is proved
-            line, refused = f"refused: {type(error).__name__}: {error}", refused + 1
+            kind = "" if isinstance(error, Refused) else f"{type(error).__name__}: "
+            line, refused = f"refused: {kind}{error}", refused + 1
         sys.stdout.write(f"{proof.name}: {line}\n")
     sys.stdout.write(f"{len(jobs) - refused} of {len(jobs)} proofs are valid\n" if len(jobs) > 1 else "")
     return 1 if refused else 0
