@@ -8,7 +8,7 @@ HASH := $(shell cat pyproject.toml checker/pyproject.toml constraints.txt | cksu
 USER_STAMP := $(VENV)/.user-$(HASH)
 STAMP := $(VENV)/.setup-$(HASH)
 
-.PHONY: demo test soundness fuzz proofs-fuzz setup user lint benchmark results recheck docs docs-serve wheel clean
+.PHONY: demo test soundness fuzz proofs-fuzz proofs-known setup user lint benchmark results recheck docs docs-serve wheel clean
 
 demo: user
 	$(BIN)/steadynet demo
@@ -59,6 +59,10 @@ fuzz: setup
 # 10,000 damaged and forged proofs: steadycheck must accept none wrongly
 proofs-fuzz: setup
 	OMP_NUM_THREADS=1 $(BIN)/python tests/support/proof_fuzz.py --cases 10000
+
+# every proof of the self-test's families, and of the shared VNN-COMP instances if they are there: each must check
+proofs-known: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/support/checked_proofs.py
 
 # the time of a training step, the strength of its inner search, and what a busy machine costs; half an hour, as two
 # small networks are trained the first time
