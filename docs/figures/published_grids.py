@@ -91,9 +91,14 @@ def missing(grid: Published) -> str:
         if whole == {cell.variant.label for cell in grid.planned if cell.model == model}:
             texts.append(f"{model} (nothing yet)")
             continue
+        by_seeds: dict[str, list[str]] = {}
+        for label, seeds in by_label.items():
+            kind = "" if label in whole else f" with seed{'s' * (len(seeds) > 1)} {' and '.join(map(str, seeds))}"
+            by_seeds.setdefault(kind, []).append(f"`{label}`")
+        every = len({cell.variant.label for cell in grid.planned if cell.model == model})
         names = [
-            f"`{label}`" if label in whole else f"`{label}` with seed {', '.join(map(str, seeds))}"
-            for label, seeds in by_label.items()
+            f"{'all methods' if kind and len(labels) == every else ', '.join(labels)}{kind}"
+            for kind, labels in by_seeds.items()
         ]
         texts.append(f"{model} ({', '.join(names)})")
     return "; ".join(texts)
