@@ -421,23 +421,29 @@ def outwards(number: str, down: bool, dtype: Any) -> float:
 
 
 @lru_cache
-def declarations(inputs: int, outputs: int) -> list[str]:
-    """The words with which a file must begin."""
+def beginnings(inputs: int, outputs: int) -> dict[str, list[str]]:
+    """The declarations, and how the lines of lower and of upper bounds usually begin."""
     names = [f"{letter}_{i}" for letter, count in (("X", inputs), ("Y", outputs)) for i in range(count)]
-    return [word for name in names for word in ("(declare-const", name, "Real)")]
+    bounds = {kind: [f"(assert ({kind} {name} " for name in names[:inputs]] for kind in (">=", "<=")}
+    return {"": [f"(declare-const {name} Real)" for name in names], **bounds}
 
 
 def read_property(content: bytes, network: Network) -> list[Violation]:
     """Read a VNN-LIB 1.0 file: all ways to violate its property."""
     require(not content.translate(None, CHARACTERS), "the property has characters other than those of plain text")
-    words = re.sub(r";[^\n\r]*", "", content.decode()).replace(")(", ") (").split()
     inputs, outputs = prod(network.shapes[0]), prod(network.shapes[network.output])
-    begin, box = declarations(inputs, outputs), (np.full(inputs, -np.inf), np.full(inputs, np.inf))
-    require(words[: len(begin)] == begin, f"the file must begin with X_0 to X_{inputs - 1}, Y_0 to Y_{outputs - 1}")
-    words, rest = words[len(begin) : len(begin) + 8 * inputs], words[len(begin) + 8 * inputs :]
-    if not _read_bounds(words, box, begin[1 : 3 * inputs : 3], network.dtype):
-        rest = words + rest
-    text, ways = re.sub(r"\s*([()])\s*", r"\1", " ".join(rest)), [[]]
+    box, ways = (np.full(inputs, -np.inf), np.full(inputs, np.inf)), [[]]
+    lines, usual = content.decode().split("\n"), beginnings(inputs, outputs)
+    declared = usual[""]
+    first, last = len(declared), len(declared) + 2 * inputs
+    is_usual = len(lines) >= last and lines[:first] == declared
+    is_usual = is_usual and _read_bounds(lines[first:last], box, usual, network.dtype)
+    text = re.sub(r";[^\n\r]*", "", "\n".join(lines[last if is_usual else 0 :]))
+    text = re.sub(r"\s*([()])\s*", r"\1", " ".join(text.split()))
+    if not is_usual:
+        begin = "".join(declared)
+        require(text.startswith(begin), f"the file must begin with X_0 to X_{inputs - 1}, Y_0 to Y_{outputs - 1}")
+        text = text[len(begin) :]
     comparisons = ((a, b) if sign == "<" else (b, a) for sign, a, b in COMPARISON.findall(text))
     structure = COMPARISON.sub("@", text)
     require("@" not in text and STATEMENTS.fullmatch(structure), "a statement that is not known")
@@ -451,15 +457,17 @@ def read_property(content: bytes, network: Network) -> list[Violation]:
     return [_violation(way, box, outputs, network.dtype) for way in ways]
 
 
-def _read_bounds(words: list[str], box: tuple[Array, Array], names: list[str], dtype: Any) -> bool:
-    """Whether words are "(assert (>= X_0 0.5)) (assert (<= X_0 0.7))" and so on; then these bounds make the box."""
-    kinds = ["(>=", "(<="] if words[1:2] == ["(>="] else ["(<=", "(>="]
-    usual = words[::4] == ["(assert"] * 2 * len(names) and words[1::4] == kinds * len(names)
-    if not usual or words[2::8] != names or words[6::8] != names or not all(map(END.fullmatch, set(words[3::4]))):
-        return False
-    for kind, ends in zip(kinds, (words[3::8], words[7::8]), strict=True):
-        value = {end: outwards(end[:-2], kind == "(>=", dtype) for end in set(ends)}
-        box[kind == "(<="][:] = [value[end] for end in ends]
+def _read_bounds(lines: list[str], box: tuple[Array, Array], usual: dict[str, list[str]], dtype: Any) -> bool:
+    """Whether lines are "(assert (>= X_0 0.5))", "(assert (<= X_0 0.7))" and so on; then these bounds make the box."""
+    corners, kinds = [], (">=", "<=") if lines[0].startswith(usual[">="][0]) else ("<=", ">=")
+    for kind, own in zip(kinds, (lines[::2], lines[1::2]), strict=True):
+        ends = list(map(str.removeprefix, own, usual[kind]))
+        if not all(map(str.startswith, own, usual[kind])) or not all(map(END.fullmatch, set(ends))):
+            return False
+        value = {end: outwards(end[:-2], kind == ">=", dtype) for end in set(ends)}
+        corners.append(list(map(value.__getitem__, ends)))
+    for kind, corner in zip(kinds, corners, strict=True):
+        box[kind == "<="][:] = corner
     return True
 
 

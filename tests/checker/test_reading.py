@@ -109,3 +109,40 @@ def test_properties_that_are_not_understood_are_refused(text: str) -> None:
         steadycheck.read_property((names + box + text).encode(), known)
     with pytest.raises(steadycheck.Refused):
         steadycheck.read_property((names + "(assert (<= Y_0 Y_1))").encode(), known)  # no box
+
+
+LAYOUTS = {  # the same property, written in other ways
+    "usual": "\n".join,
+    "one line": "".join,
+    "comments": lambda lines: "; a comment\n" + "\n".join(f"{line} ; (assert (<= X_0 0.1))" for line in lines),
+    "carriage returns": lambda lines: "\r\n".join(lines) + "\r\n",
+    "spaces": lambda lines: "\n".join(line.replace("(", " ( ").replace(")", "\t) ") for line in lines),
+    "upper bounds first": lambda lines: "\n".join([*lines[:4], lines[5], lines[4], lines[7], lines[6], *lines[8:]]),
+    "another order": lambda lines: "\n".join([*lines[:4], *lines[6:8], *lines[4:6], *lines[8:]]),
+    "a bound twice": lambda lines: "\n".join([*lines[:8], "(assert (>= X_1 -7.0))", lines[8]]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_of_a_property_does_not_matter(layout: str) -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    known = steadycheck.read_network(onnx_model(network, (2,)).SerializeToString())
+    lines = [f"(declare-const {name} Real)" for name in ("X_0", "X_1", "Y_0", "Y_1")]
+    lines += ["(assert (>= X_0 0.25))", "(assert (<= X_0 0.5))", "(assert (>= X_1 -1e-1))", "(assert (<= X_1 .75))"]
+    (found,) = steadycheck.read_property(LAYOUTS[layout]([*lines, "(assert (<= Y_0 Y_1))"]).encode(), known)
+    below = -float(np.nextafter(np.float32(0.1), np.float32(1)) if np.float32(0.1) < 0.1 else np.float32(0.1))
+    assert found.lower.tolist() == [0.25, below]
+    assert found.upper.tolist() == [0.5, 0.75]
+    assert found.matrix.tolist() == [[1.0, -1.0]]
+
+
+@pytest.mark.parametrize("missing", range(9))
+def test_a_property_without_one_of_its_lines_is_refused(missing: int) -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    known = steadycheck.read_network(onnx_model(network, (2,)).SerializeToString())
+    lines = [f"(declare-const {name} Real)" for name in ("X_0", "X_1", "Y_0", "Y_1")]
+    lines += [f"(assert ({sign} X_{i} {value}))" for i in (0, 1) for sign, value in ((">=", 0.0), ("<=", 1.0))]
+    lines += ["(assert (<= Y_0 Y_1))"]
+    for text in ("\n".join(lines[:missing] + lines[missing + 1 :]), "\n".join(lines[:missing])):
+        with pytest.raises(steadycheck.Refused):
+            steadycheck.read_property(text.encode(), known)
