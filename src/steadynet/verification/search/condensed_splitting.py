@@ -39,7 +39,7 @@ from steadynet.verification.search.subproblem import Split, Subproblem
 MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
 LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
-ROOT = replace(SLOPES, iterations=8)  # further steps of a first look gain less than the steps after it
+ROOT = replace(SLOPES, iterations=10)  # further steps gain less than what comes after a first look
 ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
 QUICK_BRANCH = replace(BRANCH, iterations=4)  # a fifth step gains less than the subproblems that it takes the time of
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
