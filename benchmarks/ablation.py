@@ -64,7 +64,7 @@ PIECES = (
         {f"{SEARCH}.condensed_splitting.LATE_ATTACK": None, f"{SEARCH}.condensed_search.LATE_ATTACK": None},
     ),
     Piece("attacks", settings={"restarts": 0, "attack_steps": 0}),
-    Piece("one bound where the sign is known", {f"{BOUNDS}.crown.SECOND_BOUNDS": True}),
+    Piece("one bound where the sign is known", {f"{BOUNDS}.sharpening.SECOND_BOUNDS": True}),
     Piece("channels that are never active left out", {f"{BOUNDS}.thinning.THINNING": False}),
     Piece("transposes by the number of channels", {"steadynet.graph.operations.FAST_TRANSPOSES": False}),
 )

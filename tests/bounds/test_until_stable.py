@@ -86,6 +86,7 @@ def passes(graph: Graph, box: Interval, until_stable: bool, monkeypatch) -> tupl
 
 
 def test_in_the_last_layer_a_stable_neuron_takes_one_function_and_an_unstable_one_two(monkeypatch):
+    monkeypatch.setattr("steadynet.bounds.sharpening.LIKELY", (0.0,))
     graph, box = graph_of(dense(5, 12, 30, 3), (5,)), boxes((5,), 0.1)
     both, _ = passes(graph, box, False, monkeypatch)  # two for each neuron that intervals leave open
     taken, network = passes(graph, box, True, monkeypatch)
@@ -94,10 +95,28 @@ def test_in_the_last_layer_a_stable_neuron_takes_one_function_and_an_unstable_on
     assert taken == both // 2 + unstable
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_both_bounds_at_once_are_those_of_two_passes(name, share, monkeypatch):
+    network, shape = NETWORKS[name]
+    graph, box = graph_of(network, shape), boxes(shape, 0.1)
+    monkeypatch.setattr("steadynet.bounds.sharpening.LIKELY", (0.0,))
+    _, one = passes(graph, box, True, monkeypatch)
+    monkeypatch.setattr("steadynet.bounds.sharpening.LIKELY", (share,))
+    _, other = passes(graph, box, True, monkeypatch)
+    for expected, found in zip(one.relus(), other.relus(), strict=True):
+        assert torch.equal(expected.stable(), found.stable())
+        assert bool((found.lower >= expected.lower - 1e-5).all())
+        assert bool((found.upper <= expected.upper + 1e-5).all())
+        open_ = ~expected.stable()
+        torch.testing.assert_close(found.lower[open_], expected.lower[open_], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found.upper[open_], expected.upper[open_], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("second", [False, True])
 def test_in_earlier_layers_neurons_that_are_always_active_get_a_second_bound_only_if_asked(second, monkeypatch):
     """Those that are never active get one bound in either case: such a ReLU is zero, however low its input."""
-    monkeypatch.setattr("steadynet.bounds.crown.SECOND_BOUNDS", second)
+    monkeypatch.setattr("steadynet.bounds.sharpening.SECOND_BOUNDS", second)
     monkeypatch.setattr("steadynet.bounds.thinning.THINNING", False)  # it sums in another order
     graph, box = graph_of(dense(5, 12, 30, 30, 3), (5,)), boxes((5,), 0.1)
     both, whole = passes(graph, box, False, monkeypatch)

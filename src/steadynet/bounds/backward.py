@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room, sum_of_negatives
@@ -25,7 +25,7 @@ from steadynet.bounds.substitution import (
     through_scale_on_patches,
 )
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Interval, ReLU, Scale, Shape
+from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.s_shaped import SShaped
 
@@ -255,7 +255,10 @@ class RelaxedNetwork:
         whole = functions.whole(network.shapes[position])
         if isinstance(operation, MaxPool):
             return through_maximum(whole, query.owner, operation, network.bounds[position], self._sums_in)
-        parts = operation.backward(whole.coefficients, sources)
+        if isinstance(functions, SingleNeurons) and functions.is_of_vector and isinstance(operation, Dense):
+            parts = [functions.rows_of(operation.weight)]
+        else:
+            parts = operation.backward(whole.coefficients, sources)
         return [LinearFunctions(part) for part in parts], operation.constant(whole.coefficients, self._sums_in)
 
     def _through_curves(

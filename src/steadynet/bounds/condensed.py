@@ -12,9 +12,9 @@ All values are stored in columns, one per subproblem: (neurons, subproblems).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -24,6 +24,7 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
 from steadynet.bounds.crown import OutOfTimeError, functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.relaxation import Relaxation
+from steadynet.bounds.sparse import sparse_forms
 from steadynet.graph.operations import Interval, ReLU
 
 SPARSE = 0.25  # share of non-zero entries below which a sparse product is faster
@@ -39,13 +40,9 @@ class Matrix:
     @classmethod
     def of(cls, dense: Tensor) -> Matrix:
         """Choose the form of a matrix."""
-        transposed = dense.t().contiguous()
         quick = dense.device.type == "cpu" and torch.backends.mkl.is_available()
-        if not quick or int(dense.count_nonzero()) >= SPARSE * dense.numel():
-            return cls(dense, transposed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch says that its sparse matrices are new
-            return cls(dense.to_sparse_csr(), transposed.to_sparse_csr())
+        forms = sparse_forms(dense, SPARSE) if quick else None
+        return cls(dense, dense.t().contiguous()) if forms is None else cls(*forms)
 
     @property
     def entries(self) -> int:
@@ -136,6 +133,11 @@ class CondensedNetwork:
     def entries(self) -> int:
         """How many numbers its matrices hold."""
         return sum(layer.matrix.entries for layer in self.layers) + self.margins.numel()
+
+    @cached_property
+    def is_leaky(self) -> bool:
+        """Whether a ReLU has a slope of its own below zero."""
+        return bool((self.floor > 0).any())
 
     def is_finite(self) -> bool:
         """Whether all of it is a number: weights of extreme sizes may overflow."""

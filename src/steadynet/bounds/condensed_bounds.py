@@ -203,9 +203,8 @@ def ascend(
             return found
         on_slopes, on_multipliers = ascent_directions(network, batch, found)
         step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
-        batch.slopes += step * (movable & still)
-        torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
-        torch.maximum(batch.slopes, network.floor, out=batch.slopes)
+        batch.slopes += step.mul_(movable & still)
+        _into_range(batch.slopes, network)
         step = adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
         splits.beta += step * still[splits.column]
         splits.beta.clamp_min_(0)
@@ -263,11 +262,17 @@ def _climb(
     """One step of Adam on all slopes and multipliers of a batch."""
     on_slopes, on_multipliers = ascent_directions(network, batch, found)
     step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
-    batch.slopes += step * (batch.upper_shift > 0)
-    torch.minimum(batch.slopes, torch.ones_like(batch.slopes), out=batch.slopes)
-    torch.maximum(batch.slopes, network.floor, out=batch.slopes)
+    batch.slopes += step.mul_(batch.upper_shift > 0)
+    _into_range(batch.slopes, network)
     batch.splits.beta += adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
     batch.splits.beta.clamp_min_(0)
+
+
+def _into_range(slopes: Tensor, network: CondensedNetwork) -> None:
+    """Pull slopes, in place, between each ReLU's own slope below zero and 1."""
+    slopes.clamp_(0, 1)
+    if network.is_leaky:
+        torch.maximum(slopes, network.floor, out=slopes)
 
 
 def adam_step(gradient: Tensor, first: Tensor, second: Tensor, ascent: Ascent, iteration: int, rate: float) -> Tensor:
@@ -275,4 +280,4 @@ def adam_step(gradient: Tensor, first: Tensor, second: Tensor, ascent: Ascent, i
     scale, root = ascent.decay**iteration / (1 - 0.9 ** (iteration + 1)), (1 - 0.999 ** (iteration + 1)) ** 0.5
     first.lerp_(gradient, 0.1)
     second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    return rate * scale * first / (second.sqrt() / root + 1e-8)
+    return (first / second.sqrt().add_(1e-8 * root)).mul_(rate * scale * root)

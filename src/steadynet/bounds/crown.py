@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import IntEnum
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +12,14 @@ from torch import Tensor, nn
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.layer_bounds import LayerBounds
-from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
+from steadynet.bounds.sharpening import SignsFirst, sharpened, signs_sharpened
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale, Shape
+from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.graph.rounding import Execution
@@ -27,7 +27,6 @@ from steadynet.graph.s_shaped import SShaped
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
-SECOND_BOUNDS = False  # whether a ReLU that is always active gets its upper bound, too, if further ReLUs come
 LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
 CACHED_COEFFICIENTS = 3 << 19  # functions times their width that are handled at once: about what a cache holds
 
@@ -110,7 +109,7 @@ def propagate(
                 values[source] = _intersection(values[source], known[position])
             if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
                 wanted = worth_bounding(node.operation, values[source])
-                signs = None if at_centre is None else SignsFirst.before(position, graph, at_centre[source])
+                signs = None if at_centre is None else _signs_first(position, graph, at_centre[source])
                 passes = smaller_for(bounded, source, int(wanted.sum())) if until_stable else bounded
                 values[source] = tightened(passes, source, values[source], wanted, memory, out_of_time, signs)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
@@ -127,6 +126,17 @@ def propagate(
 
 
 NONLINEAR = (ReLU, SShaped, MaxPool)
+
+
+def _signs_first(position: int, graph: Graph, at_centre: Tensor) -> SignsFirst | None:
+    """How to bound the input of an operation; None if both bounds are of use wherever they are."""
+    operation = graph.producer(position).operation
+    if not isinstance(operation, ReLU) or operation.slope:
+        return None
+    nonlinear = [place for place, node in graph.numbered() if isinstance(node.operation, NONLINEAR)]
+    return SignsFirst(at_centre, nonlinear.index(position), position == nonlinear[-1])
+
+
 _FLAT = 1e-6  # of its height: if a sigmoid or tanh rises by less in its bounds, tighter bounds gain nothing
 
 
@@ -169,8 +179,7 @@ def tightened(
     shape, at_once = bounded.shapes[position], functions_at_once(bounded, position, memory)
     if signs is None:
         return sharpened(known, wanted, shape, at_once, bound)
-    first = one_side_sharpened(known, wanted, signs.positive, shape, at_once, bound)
-    return one_side_sharpened(first, wanted & signs.still_wanted(first), ~signs.positive, shape, at_once, bound)
+    return signs_sharpened(known, wanted, signs, shape, at_once, bound)
 
 
 class Knowledge(IntEnum):
@@ -188,80 +197,6 @@ class Knowledge(IntEnum):
         if isinstance(operation, (Dense, Convolution)) and inputs[0] is cls.BOX:
             return cls.EXACT
         return cls.LOOSE
-
-
-class SignsFirst(NamedTuple):
-    """Which bound of a ReLU's input to compute first, and where the second one is of no use.
-
-    A ReLU whose sign is known is linear, however low or high its input. The upper bound of one that is always active
-    would tighten the intervals of the layers behind it, but by so little that it does not pay (``SECOND_BOUNDS``).
-
-    Attributes:
-        positive: a mask of the neurons that are likely active, whose lower bound comes first.
-        is_last: whether no further ReLU or maximum comes.
-    """
-
-    positive: Tensor
-    is_last: bool
-
-    @classmethod
-    def before(cls, position: int, graph: Graph, at_centre: Tensor) -> SignsFirst | None:
-        """How to bound the input of an operation; None if both bounds are of use wherever they are."""
-        operation = graph.producer(position).operation
-        if not isinstance(operation, ReLU) or operation.slope:
-            return None
-        nonlinear = [place for place, node in graph.numbered() if isinstance(node.operation, NONLINEAR)]
-        return cls(at_centre > 0, position == nonlinear[-1])
-
-    def still_wanted(self, first: Interval) -> Tensor:
-        """A mask of the neurons whose second bound is of use, now that the first one is known."""
-        return ~(first.upper <= 0) if SECOND_BOUNDS and not self.is_last else ~first.stable()
-
-
-def one_side_sharpened(
-    known: Interval,
-    wanted: Tensor,
-    below: Tensor,
-    shape: Shape,
-    at_once: int,
-    bound: Callable[[LinearFunctions, Tensor], Tensor],
-) -> Interval:
-    """As :func:`sharpened`, but each neuron gets one bound: the lower one where ``below``, else the upper one."""
-    lower, upper = known.lower.clone(), known.upper.clone()
-    chosen = wanted.nonzero()
-    for some in chosen.split(at_once) if len(chosen) else ():
-        functions, owner = single_neurons(some, shape, lower.dtype)
-        index = tuple(some.t())
-        side = below[index]
-        sign = torch.where(side, 1.0, -1.0).to(lower.dtype)  # an upper bound of z is −(a lower bound of −z)
-        signed = functions.coefficients * sign.view(-1, *[1] * (functions.coefficients.dim() - 1))
-        found = bound(functions.with_coefficients(signed), owner)
-        lower[index] = torch.where(side, torch.maximum(lower[index], found), lower[index])
-        upper[index] = torch.where(side, upper[index], torch.minimum(upper[index], -found))
-    return Interval(lower, torch.maximum(upper, lower))
-
-
-def sharpened(
-    known: Interval, wanted: Tensor, shape: Shape, at_once: int, bound: Callable[[LinearFunctions, Tensor], Tensor]
-) -> Interval:
-    """The known bounds, with those that ``bound`` finds where they are ``wanted`` and tighter.
-
-    Args:
-        known: bounds of a value, one row per property.
-        wanted: the neurons to bound again, a mask of the same shape.
-        shape: the value's shape.
-        at_once: how many functions go into one call of ``bound``.
-        bound: (functions, owners) -> lower bounds.
-    """
-    lower, upper = known.lower.clone(), known.upper.clone()
-    chosen = wanted.nonzero()
-    for some in chosen.split(at_once) if len(chosen) else ():
-        functions, owner = single_neurons(some, shape, lower.dtype)
-        negated = functions.with_coefficients(-functions.coefficients)  # an upper bound of z is −(a lower bound of −z)
-        index = tuple(some.t())
-        lower[index] = torch.maximum(lower[index], bound(functions, owner))
-        upper[index] = torch.minimum(upper[index], -bound(negated, owner))
-    return Interval(lower, torch.maximum(upper, lower))
 
 
 def smaller_for(bounded: BoundedNetwork, position: int, functions: int) -> BoundedNetwork:

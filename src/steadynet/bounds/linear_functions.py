@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class LinearFunctions:
 
     def with_coefficients(self, coefficients: Tensor) -> LinearFunctions:
         """The functions with other coefficients on the same patches."""
-        return replace(self, coefficients=coefficients)
+        return LinearFunctions(coefficients, self.patch, self.cells)
 
     def restricted(self, rows: Tensor | slice, dtype: torch.dtype | None = None) -> LinearFunctions:
         """Some of the functions, in another precision if ``dtype`` is given."""
@@ -97,21 +97,52 @@ class LinearFunctions:
         return self.with_coefficients(self.coefficients + other.coefficients)
 
 
-def single_neurons(chosen: Tensor, shape: Shape, dtype: torch.dtype) -> tuple[LinearFunctions, Tensor]:
+@dataclass(frozen=True)
+class SingleNeurons(LinearFunctions):
+    """Functions that are single neurons of a layer, or their negatives.
+
+    Carried back through the layer's weight, each is a row of it. No product is needed, and nothing is rounded.
+
+    Attributes:
+        neuron: (n,), the number of each neuron in a vector, or its channel in a feature map; None in other layers.
+        sign: (n,), 1 or −1.
+    """
+
+    neuron: Tensor | None = None
+    sign: Tensor | None = None
+
+    @property
+    def is_of_vector(self) -> bool:
+        """Whether the layer is a vector of neurons, and no feature map."""
+        return self.neuron is not None and self.patch is None
+
+    def rows_of(self, weight: Tensor) -> Tensor:
+        """The rows (n, \\*rest) of a weight (neurons or channels, \\*rest) that the functions pick, with signs."""
+        assert self.neuron is not None
+        assert self.sign is not None
+        return weight.index_select(0, self.neuron) * self.sign.view(-1, *[1] * (weight.dim() - 1))
+
+
+def single_neurons(
+    chosen: Tensor, shape: Shape, dtype: torch.dtype, sign: Tensor | None = None
+) -> tuple[SingleNeurons, Tensor]:
     """The functions that pick single neurons of a layer, and the property that each belongs to.
 
     Args:
         chosen: (n, 1 + axes), per function the property and then the neuron's index in the layer.
         shape: the layer's shape. Neurons of a feature map (channels, height, width) get a patch of one pixel.
         dtype: of the coefficients.
+        sign: (n,), −1 for the negative of a neuron, and 1 for the neuron itself; all are 1 unless given.
     """
     owner, every = chosen[:, 0], torch.arange(len(chosen), device=chosen.device)
+    signs = torch.ones(len(chosen), dtype=dtype, device=chosen.device) if sign is None else sign.to(dtype)
     if len(shape) == 3:
         channels, height, width = shape
         coefficients = torch.zeros(len(chosen), channels, 1, 1, dtype=dtype, device=chosen.device)
-        coefficients[every, chosen[:, 1]] = 1.0
+        coefficients.view(-1, channels)[every, chosen[:, 1]] = signs
         patch, cells = Patch.single(height, width), chosen[:, 2] * width + chosen[:, 3]
-        return LinearFunctions(coefficients, patch, cells), owner
+        return SingleNeurons(coefficients, patch, cells, chosen[:, 1], signs), owner
     coefficients = torch.zeros(len(chosen), *shape, dtype=dtype, device=chosen.device)
-    coefficients[(every, *chosen[:, 1:].t())] = 1.0
-    return LinearFunctions(coefficients), owner
+    coefficients[(every, *chosen[:, 1:].t())] = signs
+    neuron = chosen[:, 1] if len(shape) == 1 else None
+    return SingleNeurons(coefficients, None, None, neuron, signs), owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.graph.operations import Convolution, Interval, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -59,7 +59,10 @@ def through_convolution_on_patches(
     assert functions.patch is not None
     assert functions.cells is not None
     patch = functions.patch.behind(operation)
-    coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
+    if isinstance(functions, SingleNeurons) and patch.size == operation.weight.shape[2:]:  # a pixel sees the kernel
+        coefficients = functions.rows_of(operation.weight)
+    else:
+        coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
     coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
     result = LinearFunctions(coefficients, patch, functions.cells)
     return result.whole(shape) if patch.covers(shape) else result

@@ -72,3 +72,28 @@ def test_it_refutes_what_it_can_and_nothing_else(refuted):
     decisions.charge()
     assert (0 in results and results[0].verdict is Verdict.SAT) is refuted
     assert not attack_from_random_points(condensed, decisions, 0, torch.tensor([0]), 0, 40)
+
+
+@pytest.mark.parametrize(("level", "arrives"), [(0.5, True), (100.0, False)])
+def test_a_descent_goes_on_where_it_can_arrive_and_ends_where_it_cannot(level, arrives, monkeypatch):
+    """The margin is level − Σ x on a box around 0.5: it falls by 4 in all, in steps that get shorter."""
+    network = nn.Sequential(nn.Linear(20, 3)).requires_grad_(False)
+    network[0].weight.data = torch.stack([-torch.ones(20), torch.zeros(20), torch.zeros(20)])
+    network[0].bias.data = torch.tensor([level + 13.0, 0.0, 0.0])  # at least `level` − 1 on the box
+    image = torch.full((20,), 0.5)
+    condensed = small(network, image, 0.2)
+    functions = Functions.of(condensed, torch.tensor([0]))
+    steps: list[int] = []
+
+    def counted(*arguments):
+        steps.append(1)
+        return values_and_gradients(*arguments)
+
+    monkeypatch.setattr("steadynet.verification.search.condensed_attack.values_and_gradients", counted)
+    _, least = descend(condensed, functions, condensed.box.lower, 40, enough=0.0)
+    assert (float(least) < 0) is arrives
+    assert len(steps) <= 20 if arrives else len(steps) <= 5
+    steps.clear()
+    _, least = descend(condensed, functions, condensed.box.lower, 40)  # without a goal, it takes all steps
+    assert len(steps) == 41
+    assert float(least) == pytest.approx(level - 1, abs=1e-4)

@@ -19,6 +19,8 @@ from steadynet.verification.search.decisions import Decisions
 
 NEARLY_REFUTED = 1e-3  # a margin that the condensed network computes, below which a point is replayed
 MOMENTUM = 0.75
+HOPE = 2.0  # a descent ends where no way would get there if it went on so many times as fast as last
+PACE = 2  # steps by which that is measured
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,15 @@ def descend(
 ) -> tuple[Tensor, Tensor]:
     """Descend by shrinking steps along the sign of the gradient, and return the best point of each way.
 
+    As steps shrink, a way gets slower and slower. So the last steps tell whether it can still come to ``enough``.
+
     Args:
         network: the condensed network.
         functions: what to descend on, one function per column.
         start: (inputs, n), the first points.
         steps: how many steps to take.
         step_size: the length of the first step, as a share of each input's width.
-        enough: stop as soon as a value is below this.
+        enough: stop as soon as a value is below this, or none will be.
         out_of_time: stop as soon as this says yes.
 
     Returns:
@@ -92,11 +96,16 @@ def descend(
     width, points = high - low, start
     best, least = start, torch.full_like(start[0], torch.inf)
     kept = torch.zeros_like(start)
+    earlier = [least] * PACE  # the values so many steps ago, and since
     for step in range(steps + 1):
         found, gradient = values_and_gradients(network, functions, points)
         better = found < least
         best, least = torch.where(better, points, best), torch.where(better, found, least)
+        reachable = least - HOPE * (steps - step) / PACE * (earlier[0] - least) <= enough
+        earlier = [*earlier[1:], least]
         if step == steps or bool((least < enough).any()) or out_of_time():
+            break
+        if enough > -torch.inf and step >= PACE and not bool(reachable.any()):
             break
         gradient = gradient * width  # in shares of each input's width, as inputs may have widths of any size
         kept = gradient / gradient.abs().mean(0).clamp_min(1e-12) + MOMENTUM * kept

@@ -39,7 +39,9 @@ from steadynet.verification.search.subproblem import Split, Subproblem
 MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
 LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
+ROOT = replace(SLOPES, iterations=10)  # further steps gain less than what comes after a first look
 ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
+QUICK_BRANCH = replace(BRANCH, iterations=4)  # a fifth step gains less than the subproblems that it takes the time of
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
@@ -160,7 +162,7 @@ class CondensedSplitting:
         """Bound a batch; split what is not proved."""
         out_of_time = self.decisions.out_of_time([self.index])
         batch = self._columns(parts)
-        ascent = BRANCH if self.batches else ROOT_AGAIN if self.is_warm else SLOPES
+        ascent = QUICK_BRANCH if self.batches else ROOT_AGAIN if self.is_warm else ROOT
         found = ascend(self.network, batch, ascent, out_of_time, self.proving.rounding)
         self._try_minimisers(batch, found)
         if self.index not in self.decisions.open:
