@@ -39,13 +39,15 @@ class Matrix:
     @classmethod
     def of(cls, dense: Tensor) -> Matrix:
         """Choose the form of a matrix."""
-        transposed = dense.t().contiguous()
         quick = dense.device.type == "cpu" and torch.backends.mkl.is_available()
         if not quick or int(dense.count_nonzero()) >= SPARSE * dense.numel():
-            return cls(dense, transposed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch says that its sparse matrices are new
-            return cls(dense.to_sparse_csr(), transposed.to_sparse_csr())
+            return cls(dense, dense.t().contiguous())
+        row, column = dense.nonzero(as_tuple=True)
+        values, turned = dense[row, column], column.argsort(stable=True)
+        return cls(
+            _sparse(row, column, values, dense.shape),
+            _sparse(column[turned], row[turned], values[turned], dense.t().shape),
+        )
 
     @property
     def entries(self) -> int:
@@ -55,6 +57,14 @@ class Matrix:
     def dense(self) -> Tensor:
         """The matrix with its zeros."""
         return self.matrix if self.matrix.layout == torch.strided else self.matrix.to_dense()
+
+
+def _sparse(row: Tensor, column: Tensor, values: Tensor, shape: Sequence[int]) -> Tensor:
+    """The matrix with these entries, which are in the order of its rows."""
+    starts = torch.nn.functional.pad(torch.bincount(row, minlength=shape[0]).cumsum(0), (1, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that its sparse matrices are new
+        return torch.sparse_csr_tensor(starts, column, values, tuple(shape), check_invariants=False)
 
 
 class ChosenNeurons(Protocol):
