@@ -1,8 +1,7 @@
 """Raises bounds on a condensed network that are nearly high enough, such as those of another network's leaves.
 
 Where a bound shall end is known, so each step is as long as it takes to get there if the bound were linear (Polyak's
-step for subgradients), and a little longer. Most bounds arrive after a few such steps; Adam, which knows no aim, needs
-twice as many.
+step for subgradients), and a little longer. More bounds arrive after a few such steps than with Adam, which knows no aim.
 """
 
 from __future__ import annotations
