@@ -1,7 +1,8 @@
 """Raises bounds on a condensed network that are nearly high enough, such as those of another network's leaves.
 
 Where a bound shall end is known, so each step is as long as it takes to get there if the bound were linear (Polyak's
-step for subgradients), and a little longer. More bounds arrive after a few such steps than with Adam, which knows no aim.
+step for subgradients), and a little longer. More bounds arrive after a few such steps than with Adam, which knows no
+aim.
 """
 
 from __future__ import annotations
