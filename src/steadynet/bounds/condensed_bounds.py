@@ -15,8 +15,6 @@ from torch import Tensor
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.optimised import Ascent
 
-MANY = 64  # columns, from which on a repair gives up those that are far from there
-
 
 @dataclass
 class SplitColumns:
@@ -90,6 +88,11 @@ class Columns:
             self.slopes[:, columns],
             self.splits.restricted(columns, len(self)),
         )
+
+    def take(self, columns: Tensor, part: Columns) -> None:
+        """Go on with the slopes and multipliers of a part, which holds these columns of the batch."""
+        self.slopes[:, columns] = part.slopes
+        self.splits.beta[torch.isin(self.splits.column, columns)] = part.splits.beta
 
     def repeated(self, times: int) -> Columns:
         """All columns several times, one copy of the batch after the other."""
@@ -209,63 +212,6 @@ def ascend(
         splits.beta += step * still[splits.column]
         splits.beta.clamp_min_(0)
     return lower(network, batch)
-
-
-def repair(
-    network: CondensedNetwork,
-    batch: Columns,
-    ascent: Ascent,
-    out_of_time: Callable[[], bool] = lambda: False,
-    wanted: float = 0.0,
-) -> Tensor:
-    """Raise the bounds of many columns that are nearly there, as :func:`ascend` does, and drop those that have arrived.
-
-    If many are left halfway, those are dropped, too, that have come less than a third of their way.
-
-    Returns:
-        The bounds (n,), with which the slopes and multipliers of the batch agree.
-    """
-    reached = start = batch.slopes.new_empty(len(batch))
-    active = torch.arange(len(batch), device=batch.slopes.device)
-    entries = torch.arange(len(batch.splits.beta), device=active.device)
-    part = batch.restricted(active)
-    moments = [torch.zeros_like(value) for value in (part.slopes, part.slopes, part.splits.beta, part.splits.beta)]
-    for iteration in range(ascent.iterations + 1):
-        found = lower(network, part)
-        reached[active] = found.lower
-        batch.slopes[:, active], batch.splits.beta[entries] = part.slopes, part.splits.beta
-        if iteration == 0:
-            start = found.lower
-        near = found.lower <= wanted
-        if 2 * iteration == ascent.iterations and len(active) > MANY:
-            near &= 3 * found.lower >= 2 * start + wanted
-        left = near.nonzero().flatten()
-        if iteration == ascent.iterations or not len(left) or out_of_time():
-            break
-        if len(left) < len(active):
-            stays = torch.isin(part.splits.column, left)
-            part, found, active, entries = part.restricted(left), found.restricted(left), active[left], entries[stays]
-            moments = [moment[:, left] if moment.dim() > 1 else moment[stays] for moment in moments]
-            start = start[left]
-        _climb(network, part, found, ascent, iteration, moments)
-    return reached
-
-
-def _climb(
-    network: CondensedNetwork,
-    batch: Columns,
-    found: ColumnBounds,
-    ascent: Ascent,
-    iteration: int,
-    moments: list[Tensor],
-) -> None:
-    """One step of Adam on all slopes and multipliers of a batch."""
-    on_slopes, on_multipliers = ascent_directions(network, batch, found)
-    step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
-    batch.slopes += step.mul_(batch.upper_shift > 0)
-    _into_range(batch.slopes, network)
-    batch.splits.beta += adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
-    batch.splits.beta.clamp_min_(0)
 
 
 def _into_range(slopes: Tensor, network: CondensedNetwork) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
@@ -30,7 +31,27 @@ def thinned(bounded: BoundedNetwork) -> BoundedNetwork:
 
     Positions stay as they are. Queries may speak of values that no ReLU reads yet, as those are whole.
     """
-    kept = _kept(bounded) if THINNING else {}
+    return _without_the_others(bounded, _kept(bounded) if THINNING else {})
+
+
+def thinned_with_places(bounded: BoundedNetwork) -> tuple[BoundedNetwork, dict[int, Tensor]]:
+    """The same, and where the elements of its ReLU layers have gone.
+
+    Returns:
+        The smaller network, and per position of a thinned ReLU layer, (elements of the whole layer,): the number of
+        each in what is left, −1 where it is left out.
+    """
+    kept, places = _kept(bounded) if THINNING else {}, {}
+    for relu in kept.keys() & set(bounded.graph.relus):
+        channels, shape = kept[relu], bounded.shapes[relu]
+        place = torch.full((shape[0], torch.Size(shape[1:]).numel()), -1, device=channels.device)
+        place[channels] = torch.arange(len(channels) * place.shape[1], device=channels.device).view(len(channels), -1)
+        places[relu] = place.flatten()
+    return _without_the_others(bounded, kept), places
+
+
+def _without_the_others(bounded: BoundedNetwork, kept: Kept) -> BoundedNetwork:
+    """The network with nothing but the kept channels and neurons of some values."""
     if not kept:
         return bounded
     graph, shapes = bounded.graph, bounded.shapes

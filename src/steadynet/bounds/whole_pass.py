@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -16,6 +16,9 @@ from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import in_float64
 from steadynet.bounds.relaxation import Relaxation, Slopes
+from steadynet.bounds.thinning import thinned_with_places
+
+THINNED = 64  # subproblems in a pass, from which on ReLUs that are never active are left out
 
 
 class Choices(Protocol):
@@ -50,6 +53,7 @@ class WholePass:
 
     def __init__(self, whole: BoundedNetwork, margins: Tensor) -> None:
         self.whole, self.margins, self.rounding = whole, margins, 0.0
+        self._thin = False
 
     def promising(self, bounds: Tensor) -> Tensor:
         """Whether a pass is likely to prove subproblems with these computed bounds: rounding must leave something."""
@@ -63,19 +67,21 @@ class WholePass:
             batch: the subproblems.
         """
         with torch.no_grad():
-            found = self._lower(layers, batch, self.relaxed)
+            self._thin = self._thin or len(batch.margin) >= THINNED
+            found = self._lower(layers, batch, self._smaller if self._thin else self.relaxed)
             bound = found.proved
             assert found.error is not None
             self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
             # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
             doubtful = (~(bound > 0) & self.promising(found.value)).nonzero().flatten()
             if len(doubtful):
-                again = self._lower(layers, batch.restricted(doubtful), self.relaxed_in_float64)
+                again = self._lower(layers, batch.restricted(doubtful), self._in_float64)
                 bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
         return bound
 
     def _lower(self, layers: Sequence[ChosenNeurons], batch: Choices, relaxed: RelaxedNetwork) -> LowerBound:
-        split, query = whole_query(layers, batch, relaxed, self.margins)
+        places = self._thinned[1] if self._thin else None
+        split, query = whole_query(layers, batch, relaxed, self.margins, places)
         return split.lower(query)
 
     @cached_property
@@ -84,13 +90,33 @@ class WholePass:
         return self.whole.relaxed()
 
     @cached_property
-    def relaxed_in_float64(self) -> RelaxedNetwork:
-        """The same in float64."""
+    def _thinned(self) -> tuple[BoundedNetwork, dict[int, Tensor]]:
+        """The same without ReLUs that are never active in the box, which is all that a pass needs."""
+        return thinned_with_places(self.whole)
+
+    @cached_property
+    def _smaller(self) -> RelaxedNetwork:
+        return self._thinned[0].relaxed()
+
+    @property
+    def _in_float64(self) -> RelaxedNetwork:
+        return self._smaller_in_float64 if self._thin else self._whole_in_float64
+
+    @cached_property
+    def _smaller_in_float64(self) -> RelaxedNetwork:
+        return in_float64(self._thinned[0]).relaxed()
+
+    @cached_property
+    def _whole_in_float64(self) -> RelaxedNetwork:
         return in_float64(self.whole).relaxed()
 
 
 def whole_query(
-    layers: Sequence[ChosenNeurons], batch: Choices, relaxed: RelaxedNetwork, margins: Tensor
+    layers: Sequence[ChosenNeurons],
+    batch: Choices,
+    relaxed: RelaxedNetwork,
+    margins: Tensor,
+    places: Mapping[int, Tensor] | None = None,
 ) -> tuple[RelaxedNetwork, BoundQuery]:
     """The same batch on the whole network: its ReLUs with the splits applied, and what to bound.
 
@@ -99,19 +125,27 @@ def whole_query(
         batch: the columns. Slopes that a ReLU cannot have are pulled into its range.
         relaxed: the whole network over the box of the property, relaxed without a split, in any precision.
         margins: (margins, outputs), the margins as coefficients of the output.
+        places: where the elements of thinned layers have gone (:func:`thinned_with_places`). What is said of a ReLU
+            that is left out is not used: it is zero whatever the slopes are, and needs no multiplier.
     """
     count, splits, margins = len(batch.margin), batch.splits, margins.to(relaxed.network.box.lower)
     lines, slopes, multipliers = dict(relaxed.relaxations), {}, {}
     for layer in layers:
-        base, shape = relaxed.relaxations[layer.position], (count, *layer.shape)
+        base = relaxed.relaxations[layer.position]
+        shape = count, *base.lower_slope.shape[1:]
+        elements = layer.elements
+        if places and layer.position in places:
+            elements = places[layer.position][elements]
         values = base.lower_slope.flatten(1).repeat(count, 1)
-        unstable = base.upper_shift.flatten()[layer.elements] > 0
-        own = batch.slopes[layer.rows][unstable].t().to(values).clamp(base.slope, 1.0)
-        values[:, layer.elements[unstable]] = own
+        moved = (base.upper_shift.flatten()[elements.clamp_min(0)] > 0) & (elements >= 0)
+        unstable = moved.nonzero().flatten()
+        own = batch.slopes[layer.rows].index_select(0, unstable).to(values).clamp_(base.slope, 1.0)
+        values.index_copy_(1, elements[unstable], own.t())
         within = splits.within(layer.rows)
         if within is not None:
             here, neuron, column = within
-            index = column, layer.elements[neuron]
+            there = (elements[neuron] >= 0).nonzero().flatten()
+            here, index = here[there], (column[there], elements[neuron[there]])
             upper_slope, shift = (side.flatten(1).repeat(count, 1) for side in (base.upper_slope, base.upper_shift))
             values[index] = upper_slope[index] = torch.where(splits.sign[here] > 0, 1.0, base.slope).to(values)
             shift[index] = 0.0

@@ -12,9 +12,9 @@ from torch import nn
 from steadycheck import Leaves
 from steadynet import verify
 from steadynet.bounds.condensed import condense
-from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower, repair
+from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower
+from steadynet.bounds.condensed_repair import repair
 from steadynet.bounds.crown import propagate
-from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons, refined_by_slopes
 from steadynet.errors import UserError
 from steadynet.graph.operations import Interval
@@ -97,11 +97,12 @@ def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share
     assert share < 0.5 or Verdict.SAT in verdicts
 
 
+@pytest.mark.parametrize("most_failing", [0.0, 1.0])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
-def test_proofs_with_many_leaves_are_tried_from_their_roots_down(proved, monkeypatch, share):
+def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatch, share, most_failing):
     monkeypatch.setattr(earlier_proofs, "AT_ONCE", 1)
     monkeypatch.setattr(earlier_proofs, "MANY", 0)
-    monkeypatch.setattr(earlier_proofs, "LEAVES_AT_ONCE", 7)
+    monkeypatch.setattr(earlier_proofs, "MOST_FAILING", most_failing)
     monkeypatch.setattr(earlier_proofs, "BATCH", 3)
     tried = 0
     for model, images, labels, folder in proved:
@@ -219,11 +220,11 @@ def test_bounds_from_any_slopes_hold(bounded):
         assert (better.upper >= values.max(0).values).all()
 
 
-def test_a_repair_says_what_its_slopes_give(bounded):
+@pytest.mark.parametrize("count", [12, 200])
+def test_a_repair_says_what_its_slopes_give(bounded, count):
     _, whole = bounded
     condensed = condense(whole, torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]]), 1 << 28)
     torch.manual_seed(0)
-    count = 12
     columns = torch.arange(count)
     splits = SplitColumns(
         torch.randint(condensed.neurons, (count,)), columns, torch.randint(2, (count,)) * 2.0 - 1, torch.rand(count)
@@ -231,7 +232,7 @@ def test_a_repair_says_what_its_slopes_give(bounded):
     batch = Columns.of(condensed, columns % 2, torch.rand(condensed.neurons, count), splits)
     before = lower(condensed, batch).lower
     wanted = float(before.median())
-    reached = repair(condensed, batch, Ascent(iterations=6, slope_rate=0.1), wanted=wanted)
+    reached = repair(condensed, batch, 6, wanted=wanted)
     torch.testing.assert_close(reached, lower(condensed, batch).lower)
     torch.testing.assert_close(reached[before > wanted], before[before > wanted])
     assert (reached > wanted).sum() > (before > wanted).sum()

@@ -151,7 +151,8 @@ class EarlierProofs:
         from steadycheck import Violation
         from steadynet.verification.proofs.reading import read_proof, sizes_of
 
-        violations = [Violation(_flat(lower), _flat(upper), row[None], np.zeros(1)) for row in _rows(label, classes)]
+        corners = _flat(lower), _flat(upper)
+        violations = [Violation(*corners, row[None], np.zeros(1)) for row in _rows(label, classes)]
         (region,) = read_proof(proof.read_bytes(), sizes_of(self.network), [violations])
         if region.halves:
             return None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, margins_at
+from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, lower, margins_at
 from steadynet.bounds.whole_pass import WholePass
 from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.search.branching import SIGNS
@@ -55,6 +55,8 @@ class CondensedSplitting:
         index: the property.
         network: its condensed network.
         carried: what searches in other boxes around the same image left; this search leaves there what it learned.
+        repaired: parts whose slopes and multipliers are as good as they get, so that they are split first of all. A
+            margin that has some consists of them, and of parts that are proved.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class CondensedSplitting:
         index: int,
         network: CondensedNetwork,
         carried: CarryOver | None = None,
+        repaired: Sequence[Part] = (),
     ) -> None:
         self.state, self.decisions, self.index, self.network = state, decisions, index, network
         self.open: list[tuple[float, int, Part]] = []
@@ -83,12 +86,13 @@ class CondensedSplitting:
         self.carried = carried
         self.proof: list[Part] = []  # the proved parts, for the search in the next box
         self.empty: dict[int, tuple[PartGroup, ...]] = {}  # per margin, parts that are empty in this box
+        self.repaired, known = list(repaired), {part.margin for part in repaired}
         for margin in (state.lower[index] <= 0).nonzero().flatten().tolist():
             if decisions.hints and carried is not None and carried.is_rest:
                 decisions.hints[index].go_on(margin)
             elif decisions.hints:
                 decisions.hints[index].begin(state.batch.graph, margin)
-            self._push(self._first_parts(margin))
+            self._push(() if margin in known else self._first_parts(margin))
 
     def _first_parts(self, margin: int) -> list[Part]:
         """The whole margin; or the parts that proved it in another box."""
@@ -118,6 +122,7 @@ class CondensedSplitting:
         """Bound and split batch after batch, until the property is decided or has had ``limit`` subproblems."""
         budget, decisions = self.state.batch.budget, self.decisions
         taken = 0
+        self._split_repaired()
         while self.index in decisions.open and self.open and (limit is None or taken < limit):
             batch = [heapq.heappop(self.open)[2] for _ in range(min(budget.batch, len(self.open)))]
             decisions.subproblems[self.index] += sum(bool(part.neurons) for part in batch)
@@ -137,9 +142,22 @@ class CondensedSplitting:
         if self.carried is not None and self.decisions.verdicts.get(self.index) is Verdict.UNSAT:
             self.carried.keep_proof(self.network, self.proof, self.empty)
 
+    def _split_repaired(self) -> None:
+        """Split the parts that need no ascent before."""
+        out_of_time, at_once = self.decisions.out_of_time([self.index]), self.state.batch.budget.batch
+        while self.repaired and self.index in self.decisions.open and not out_of_time():
+            parts, self.repaired = self.repaired[:at_once], self.repaired[at_once:]
+            batch = self._columns(parts)
+            self.decisions.subproblems[self.index] += len(parts)
+            self._split(batch, lower(self.network, batch), parts, out_of_time)
+        self._push(self.repaired)
+        self.repaired = []
+        if not self.open:
+            self._prove_waiting()
+
     def open_parts(self) -> list[Part]:
         """The parts that are not proved."""
-        return [part for _, _, part in self.open]
+        return [*self.repaired, *(part for _, _, part in self.open)]
 
     def open_margins(self) -> set[int]:
         """The margins that have such parts."""
@@ -152,7 +170,7 @@ class CondensedSplitting:
     def proved_lower(self) -> Tensor:
         """(margins,), the best proved lower bounds of the whole margins, with those whose parts are all proved."""
         lower = self.state.lower[self.index].clone()
-        still_open = {part.margin for _, _, part in self.open}
+        still_open = self.open_margins()
         for margin, bound in self.least.items():
             if margin not in still_open and not self.leaves:
                 lower[margin] = max(float(lower[margin]), bound)

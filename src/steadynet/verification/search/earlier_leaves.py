@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
@@ -67,9 +67,9 @@ class EarlierLeaves:
         empty[self.splits.column[against]] = True
         return self.of((~empty).nonzero().flatten()) if bool(against.any()) else self
 
-    def on_whole(self, relaxed: RelaxedNetwork) -> LeafChoices:
+    def on_whole(self, network: BoundedNetwork) -> LeafChoices:
         """The leaves for a pass over the whole network, in which neurons have the numbers of the earlier proof."""
-        lines = [relaxed.relaxations[layer.position].lower_slope.flatten()[layer.elements] for layer in self.layers]
+        lines = [network.lines(layer.position).lower_slope.flatten()[layer.elements] for layer in self.layers]
         return LeafChoices(self.margin, self._slopes(torch.cat(lines)), self.splits)
 
     def on_condensed(self, network: CondensedNetwork) -> Columns:

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import ChosenNeurons, CondensedNetwork, condense, condensed_size
-from steadynet.bounds.condensed_bounds import Columns, lower, repair
+from steadynet.bounds.condensed_bounds import Columns, ascend
 from steadynet.bounds.condensed_refinement import no_note, refined_by_condensed
+from steadynet.bounds.condensed_repair import repair
 from steadynet.bounds.condensed_substitution import condensed_further
 from steadynet.bounds.crown import OutOfTimeError
 from steadynet.bounds.optimised import Ascent
@@ -34,19 +35,18 @@ from steadynet.verification.search.condensed_search import MOST_ENTRIES, can_con
 from steadynet.verification.search.condensed_splitting import CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof, held_of, parts_of
-from steadynet.verification.search.earlier_tree import EarlierTree, Node
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.root_bounds import REFINEMENT
 
 FIRST_LOOK = 32  # subproblems, after which inner bounds are refined, if the earlier proof did without that
-AT_ONCE = 96  # leaves of a proof that a pass over the whole network tries as they are
+AT_ONCE = 96  # leaves of a proof that the first pass over the whole network tries as they are
+MOST_FAILING = 0.5  # share of such leaves, beyond which the others are not tried, but repaired at once
 MANY = 200  # leaves that are likely to fail, from which on it pays to refine inner bounds
-LEAVES_AT_ONCE = 4096  # that subproblems are made of
 FEW = 64  # subproblems, up to which nothing is attacked before they are searched
 BATCH = 256  # subproblems bounded at once
-ROOM = 1.5  # times what rounding took off the last bounds
-REPAIR = Ascent(iterations=8, slope_rate=0.2, multiplier_rate=0.1)
-CAREFUL_REPAIR = Ascent(iterations=12, slope_rate=0.1, multiplier_rate=0.1)  # where few subproblems are left
+ROOM = 1.2  # times what rounding took off the last bounds
+REPAIR = 8  # steps
+CAREFUL_REPAIR = Ascent(iterations=8, slope_rate=0.05, multiplier_rate=0.03)  # of those that are left, if few are
 
 
 def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> SearchState:
@@ -99,7 +99,7 @@ class _Attempt:
         elif len(left):
             network = self._condensed()
             if network is not None:
-                self._repair(network, left, failed * len(leaves) > MANY)
+                self._repair(network, left, failed * len(left) > MANY)
 
     def _refine_by_slopes(self) -> None:
         """Bounds of inner neurons from the slopes of the earlier proof."""
@@ -120,16 +120,22 @@ class _Attempt:
                 self.decisions.hints[index].go_on(margin)  # so that a proof takes the refined bounds
 
     def _tried(self, leaves: EarlierLeaves) -> tuple[EarlierLeaves, float]:
-        """Bound some leaves as they are; those that are not proved, and the share of the tried ones that failed."""
-        if not len(leaves):
-            return leaves, 0.0
-        step = -(-len(leaves) // AT_ONCE)
-        some = torch.arange(0, len(leaves), step, device=leaves.margin.device)
-        choices = leaves.of(some).on_whole(self.proving.relaxed)
-        proved = self._proved(self.earlier.layers, choices)
-        left = torch.ones(len(leaves), dtype=torch.bool, device=some.device)
-        left[some[proved]] = False
-        return leaves.of(left.nonzero().flatten()), float((~proved).float().mean())
+        """Bound leaves as they are, some first, and the others while not too many of the last ones fail.
+
+        Returns:
+            Those that are not proved, and the share of the last ones that failed.
+        """
+        device, step = leaves.margin.device, max(1, -(-len(leaves) // AT_ONCE))
+        order = torch.arange(len(leaves), device=device)
+        order = torch.cat([order[::step], order[(order % step) > 0]])
+        left = torch.ones(len(leaves), dtype=torch.bool, device=device)
+        start, failed = 0, 0.0
+        while start < len(leaves) and failed <= MOST_FAILING and not self.out_of_time():
+            some = order[start : start + (BATCH if start else AT_ONCE)]
+            proved = self._proved(self.earlier.layers, leaves.of(some).on_whole(self.whole))
+            left[some[proved]] = False
+            start, failed = start + len(some), float((~proved).float().mean())
+        return leaves.of(left.nonzero().flatten()), failed
 
     def _proved(self, layers: Sequence[ChosenNeurons], batch: Choices) -> Tensor:
         """Whether each subproblem is proved by a pass over the whole network; a mask."""
@@ -167,9 +173,10 @@ class _Attempt:
         if refine:
             network = self._refined_further(network)
             leaves = leaves.not_empty(self.whole)
+            leaves, _ = self._tried(leaves)  # most of them are proved now
         parts = list[Part]()
-        for rows in torch.arange(len(leaves), device=leaves.margin.device).split(LEAVES_AT_ONCE):
-            parts += self._repaired(EarlierTree(network, leaves.of(rows).on_condensed(network)))
+        for rows in torch.arange(len(leaves), device=leaves.margin.device).split(BATCH):
+            parts += self._not_repaired(network, leaves.of(rows).on_condensed(network))
         self._close_margins(torch.tensor([part.margin for part in parts]))
         if bool((self.state.lower[self.index] > 0).all()):
             margin = float(self.state.lower[self.index].min())
@@ -177,33 +184,15 @@ class _Attempt:
         else:
             self._search(network, parts)
 
-    def _repaired(self, tree: EarlierTree) -> list[Part]:
-        """Prove the leaves of a tree, many by one bound where that is positive; those that are not proved."""
-        waiting, failed, likely, parts = tree.roots(), list[Node](), list[Node](), list[Part]()
-        if len(tree.depth) <= AT_ONCE:  # most of what these have in common is proved already
-            waiting, failed = [], tree.leaves()
-        while (waiting or likely) and not self.out_of_time():
-            some, waiting = waiting[:BATCH], waiting[BATCH:]
-            bounds = lower(tree.network, tree.columns(some)).lower if some else torch.zeros(0)
-            for node, is_positive in zip(some, (bounds > self._enough()).tolist(), strict=True):
-                if is_positive:
-                    likely.append(node)
-                else:
-                    (failed if node.is_leaf else waiting).extend(tree.sides(node))
-            if len(likely) >= BATCH or not waiting:
-                proved = self._proved(tree.network.layers, tree.columns(likely)).tolist() if likely else []
-                for node in (node for node, is_proved in zip(likely, proved, strict=True) if not is_proved):
-                    (failed if node.is_leaf else waiting).extend(tree.sides(node))
-                likely = []
-        failed += waiting + likely
-        for start in range(0, len(failed), BATCH):
-            parts += self._not_repaired(tree.network, tree.columns(failed[start : start + BATCH]))
-        return parts
-
     def _not_repaired(self, network: CondensedNetwork, columns: Columns) -> list[Part]:
         """Raise the bounds of some subproblems and prove them; those that are not proved."""
-        ascent = CAREFUL_REPAIR if len(columns) <= FEW else REPAIR
-        bounds = repair(network, columns, ascent, self.out_of_time, self._enough())
+        enough = self._enough()
+        bounds = repair(network, columns, REPAIR, self.out_of_time, enough)
+        low = (bounds <= enough).nonzero().flatten()
+        if 0 < len(low) <= FEW:
+            few = columns.restricted(low)
+            bounds[low] = ascend(network, few, CAREFUL_REPAIR, self.out_of_time, enough).lower
+            columns.take(low, few)
         still_open = torch.ones(len(columns), dtype=torch.bool, device=bounds.device)
         likely = self.proving.promising(bounds).nonzero().flatten()
         if len(likely) and not self.out_of_time():
@@ -229,7 +218,7 @@ class _Attempt:
     def _search(self, network: CondensedNetwork, parts: list[Part]) -> None:
         """The ordinary search of what is left, to the end if inner bounds are as good as they get."""
         self.carried.go_on_with(network, parts)
-        search = CondensedSplitting(self.state, self.decisions, self.index, network, self.carried)
+        search = CondensedSplitting(self.state, self.decisions, self.index, network, self.carried, parts)
         search.least.update(self.least)
         search.batches += 1  # what comes now is no root
         if len(parts) <= FEW or not self._refuted(search):
