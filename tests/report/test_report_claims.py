@@ -68,6 +68,20 @@ def test_a_difference_within_chance_is_no_evidence():
     assert rq1(40.0, 50.0, (400, 500)).outcome == Outcome.DOES_NOT_HOLD
 
 
+@pytest.mark.parametrize(
+    ("difference", "outcome"),
+    [(1.0, Outcome.NOT_ENOUGH_DATA), (10.0, Outcome.HOLDS), (-10.0, Outcome.DOES_NOT_HOLD)],
+)
+def test_a_difference_in_a_table_of_differences_may_be_chance_too(difference, outcome):
+    """1,000 properties for each of three methods: 1.96 · sqrt(0.5 / 3000) is 2.5 points."""
+    methods = ("trades+nbc", "madry+nbc", "rs+nbc")
+    rows = [row(method, "unsat_percent_delta", difference, denominator=None) for method in methods]
+    rows += [row(method, "unsat_percent", 50.0) for method in methods]
+    part = judge(experiment(rows))["RQ2"].parts[0]
+    assert part.outcome == outcome
+    assert ("may be chance" in part.reason) == (outcome == Outcome.NOT_ENOUGH_DATA)
+
+
 def test_the_comparisons_are_there():
     part = rq1(60.0, 50.0)
     assert part.comparisons[0].label == "M1, ε 0.1: nbc and trades"

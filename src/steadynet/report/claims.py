@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from steadynet.experiments.table import DELTA
 from steadynet.report.layout import Entry
 from steadynet.report.metrics import Metric, metric_named
 
@@ -133,7 +134,8 @@ def _gap(name: str, comparisons: list[Comparison], measured: list[Comparison], m
     fewest = min(pair.properties for pair in measured)
     if fewest < MIN_PROPERTIES:
         return f"only {fewest} properties per network, at least {MIN_PROPERTIES} are needed"
-    if name == "unsat_percent" and _is_chance(measured):
+    is_chance = {"unsat_percent": _is_chance, f"unsat_percent{DELTA}": _is_chance_of_differences}.get(name)
+    if is_chance and is_chance(measured):
         return "the difference may be chance (95 % confidence)"
     return None
 
@@ -169,3 +171,13 @@ def _is_chance(pairs: Sequence[Comparison]) -> bool:
     pooled = (k1 + k2) / (n1 + n2)
     error = math.sqrt(pooled * (1 - pooled) * (1 / n1 + 1 / n2))
     return abs(k1 / n1 - k2 / n2) <= 1.96 * error
+
+
+def _is_chance_of_differences(pairs: Sequence[Comparison]) -> bool:
+    """The same for differences of shares. The shares are not known here, so their largest standard error counts."""
+    known = [(pair.one.value, pair.one.total) for pair in pairs if pair.one.value is not None and pair.one.total]
+    total = sum(count for _, count in known)
+    if not total:
+        return False
+    mean = sum(value * count for value, count in known) / total / 100
+    return abs(mean) <= 1.96 * math.sqrt(0.25 * 2 / total)
