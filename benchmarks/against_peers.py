@@ -219,6 +219,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.reference is None and arguments.folder is None and arguments.instances is None:
         parser.error("name --reference, --folder or --instances")
+    for eps in arguments.radii if arguments.recorded else ():
+        if not Path(arguments.recorded.format(eps=eps)).is_file():
+            parser.error(f"--recorded: there is no {arguments.recorded.format(eps=eps)}; write {{eps}} for the radius")
     prepare_programs(arguments.timeout)
     torch.set_num_threads(1)
     torch.manual_seed(0)
