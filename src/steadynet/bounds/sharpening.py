@@ -75,14 +75,15 @@ def _sides_sharpened(
     sides = torch.stack([known.lower, -known.upper], 1)  # an upper bound of z is −(a lower bound of −z)
     for some in chosen.split(at_once):
         place = tuple(some.t())
-        functions, owner = single_neurons(some[:, _without_side(some)], shape, sides.dtype, 1 - 2 * some[:, 1])
+        functions, owner = single_neurons(_without_side(some), shape, sides.dtype, 1 - 2 * some[:, 1])
         sides[place] = torch.maximum(sides[place], bound(functions, owner))
     lower, upper = sides[:, 0], -sides[:, 1]
     return Interval(lower, torch.maximum(upper, lower))
 
 
-def _without_side(chosen: Tensor) -> list[int]:
-    return [0, *range(2, chosen.shape[1])]
+def _without_side(chosen: Tensor) -> Tensor:
+    """(n, 1 + axes): property and neuron."""
+    return torch.cat([chosen[:, :1], chosen[:, 2:]], 1)
 
 
 def sharpened(known: Interval, wanted: Tensor, shape: Shape, at_once: int, bound: Bound) -> Interval:
