@@ -207,14 +207,14 @@ def ascend(
         on_slopes, on_multipliers = ascent_directions(network, batch, found)
         step = adam_step(on_slopes, moments[0], moments[1], ascent, iteration, ascent.slope_rate)
         batch.slopes += step.mul_(movable & still)
-        _into_range(batch.slopes, network)
+        into_range(batch.slopes, network)
         step = adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
         splits.beta += step * still[splits.column]
         splits.beta.clamp_min_(0)
     return lower(network, batch)
 
 
-def _into_range(slopes: Tensor, network: CondensedNetwork) -> None:
+def into_range(slopes: Tensor, network: CondensedNetwork) -> None:
     """Pull slopes, in place, between each ReLU's own slope below zero and 1."""
     slopes.clamp_(0, 1)
     if network.is_leaky:

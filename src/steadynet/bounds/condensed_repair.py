@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.condensed import CondensedNetwork
-from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, ascent_directions, lower
+from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, ascent_directions, into_range, lower
 
 MANY = 64  # columns, from which on a repair gives up those that are far from there
 FEWER = 0.7  # share of the columns at work: with fewer left, the others are put aside
@@ -94,13 +94,13 @@ class _Climb:
             ahead = on_slopes.lerp(self.last[0], KEPT_DIRECTION), on_multipliers.lerp(self.last[1], KEPT_DIRECTION)
         self.last = ahead
         slopes = batch.slopes + _flattened(ahead[0])
-        torch.maximum(slopes.clamp_max_(1.0), self.network.floor, out=slopes)
+        into_range(slopes, self.network)
         slopes -= batch.slopes
         betas = (splits.beta + MULTIPLIERS * _flattened(ahead[1])).clamp_min_(0) - splits.beta
         gain = (on_slopes * slopes).sum(0).index_add_(0, column, on_multipliers * betas)
         length = (LONGER * (self.aim - found.lower) / gain.clamp_min(1e-9)).clamp(0.0, LONGEST) * moving
         batch.slopes += slopes.mul_(length)
-        torch.maximum(batch.slopes.clamp_max_(1.0), self.network.floor, out=batch.slopes)
+        into_range(batch.slopes, self.network)
         splits.beta += betas * length[column]
         splits.beta.clamp_min_(0)
 
