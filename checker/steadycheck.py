@@ -25,7 +25,6 @@ import hashlib
 import re
 import sys
 import zlib
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
@@ -37,7 +36,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-VERSION = "0.2.1"
+VERSION = "0.2.2"
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -697,7 +696,7 @@ def in_pieces(count: int, network: Network) -> Iterator[slice]:
 
 
 # ---------------------------------------------------------------------------- 6 the proof file and its trees
-MAGIC, MOST_BYTES, DEEPEST = b"steadyproof 2\n", 1 << 30, 4096
+MAGIC, MOST_BYTES = b"steadyproof 2\n", 1 << 30
 LEAF, RELU, INPUT = 0, 1, 2
 MOST_SPLITS = 1 << 20  # of a tree; and the numbers that all its boxes take
 
@@ -717,12 +716,13 @@ class Source:
         require(unpacker.eof and not unpacker.unused_data, "the proof is damaged, or too long")
 
     def array(self, kind: str, count: int) -> NDArray[Any]:
-        """So many numbers: unsigned (u1, u2, u4) or floating (f4, f8), little-endian."""
-        end = self.at + np.dtype(kind).itemsize * count
-        require(end <= len(self.content), "the proof ends too early")
-        found = np.frombuffer(self.content[self.at : end], np.dtype(kind).newbyteorder("<"))
-        self.at = end
-        return found.astype(np.int64 if kind[0] == "u" else np.float64)
+        """So many numbers: unsigned (u1, u4) or floating (f4, f8), little-endian."""
+        return self._piece(kind, count).astype(np.int64 if kind[0] == "u" else np.float64)
+
+    def _piece(self, kind: str, count: int) -> NDArray[Any]:
+        start, self.at = self.at, self.at + np.dtype(kind).itemsize * count
+        require(self.at <= len(self.content), "the proof ends too early")
+        return np.frombuffer(self.content, np.dtype(kind).newbyteorder("<"), count, start)
 
     def number(self) -> int:
         """One unsigned number."""
@@ -730,7 +730,7 @@ class Source:
 
     def slopes(self, *shape: int) -> Array:
         """Numbers in [0, 1]."""
-        return self.array("u2", prod(shape)).reshape(shape) / 65535.0
+        return self._piece("u2", prod(shape)).reshape(shape) / 65535.0
 
 
 class Leaves(NamedTuple):
@@ -775,49 +775,56 @@ class Boxes:
         return self.parts[box, axis, cut]
 
 
+def shape_of_trees(is_leaf: NDArray[np.bool_], trees: int) -> tuple[Index, ...]:
+    """From the nodes of binary trees in preorder: the splits, the tree of each leaf, and what a split speaks of.
+
+    Those are its leaves, numbered as they come: on its first side those from ``first`` to before ``middle``, on its
+    second side those to before ``last``.
+    """
+    # before each node, and at the end: how many nodes wait for their turn, this one among them; how many leaves came
+    waiting = trees + np.concatenate([[0], np.cumsum(np.where(is_leaf, -1, 1))])
+    leaves, end = np.concatenate([[0], np.cumsum(is_leaf)]), len(waiting)
+    require((waiting[:-1] > 0).all() and waiting[-1] == 0, "trees whose nodes do not fit")
+    splits, key = np.flatnonzero(~is_leaf), np.sort(waiting * end + np.arange(end))
+    # the second side begins when as many wait again as before the split, and it ends when one less does
+    middle, last = (key[np.searchsorted(key, (waiting[splits] - n) * end + splits, "right")] % end for n in (0, 1))
+    tree = trees - np.minimum.accumulate(waiting[:-1])
+    return splits, tree[is_leaf], leaves[splits], leaves[middle], leaves[last]
+
+
 def read_trees(source: Source, boxes: Boxes, named: int, constraints: Sequence[int]) -> Leaves:
     """Read one tree per violation: all nodes in preorder, then ReLUs and inputs that are split, then the leaves' hints.
 
     A ReLU is split into z ≥ 0 and z ≤ 0, an input into what is below and above a number. Each split is followed by both
     its sides, so that the leaves cover all that a tree is about.
     """
-    kinds = source.array("u1", source.number())
-    splits, cut = int((kinds != LEAF).sum()), int((kinds == INPUT).sum())
-    require(len(kinds) == 2 * splits + len(constraints) and splits <= MOST_SPLITS, "trees whose nodes do not fit")
-    relus = iter(source.array("u4", int((kinds == RELU).sum())).tolist())
-    inputs, cuts = iter(source.array("u4", cut).tolist()), iter(source.array("f8", cut).tolist())
-    waiting = [(number, 0, 0, 0) for number in reversed(range(len(constraints)))]  # violation, box, depth, last sign
-    path, signs = [], []  # the ReLU splits above a node
-    owners, depths, relu_of, sign_of = [], [], array("q"), array("q")  # of all leaves
-    for kind in kinds.tolist():
-        require(waiting, "the trees are longer than their splits")
-        number, box, depth, sign = waiting.pop()
-        del path[depth:], signs[depth:]
-        signs[-1:] = [sign] * (depth > 0)
-        if kind == LEAF:
-            owners.append((number, box))
-            depths.append(depth)
-            relu_of.extend(path)
-            sign_of.extend(signs)
-        elif kind == RELU:
-            path.append(next(relus))
-            signs.append(0)
-            require(path[-1] < named and path[-1] not in path[:-1], "a ReLU that has no name, or split twice")
-            require(depth < DEEPEST and len(relu_of) < 64 * MOST_SPLITS, "a tree is too deep")
-            waiting += [(number, box, depth + 1, side) for side in (-1, 1)]
-        else:
-            require(kind == INPUT, "a node of a kind that is not known")
-            waiting += [(number, part, depth, sign) for part in boxes.halves(box, next(inputs), next(cuts))[::-1]]
-    require(not waiting, "a tree misses leaves")
-    leaf = np.repeat(np.arange(len(depths)), depths)
-    violation, box = np.array(owners, np.int64).T
+    nodes = source.number()
+    require(nodes <= 2 * MOST_SPLITS + len(constraints), "too many splits")
+    kinds = source.array("u1", nodes)
+    require((kinds <= INPUT).all(), "a node of a kind that is not known")
+    splits, violation, first, middle, last = shape_of_trees(kinds == LEAF, len(constraints))
+    box = np.zeros(len(violation), np.int64)
+    is_relu = kinds[splits] == RELU
+    relus = source.array("u4", int(is_relu.sum()))
+    require((relus < named).all(), "a ReLU that has no name")
+    inputs, cuts = (source.array(kind, int((~is_relu).sum())).tolist() for kind in ("u4", "f8"))
+    for split, axis, cut in zip(np.flatnonzero(~is_relu), inputs, cuts, strict=True):
+        below, above = boxes.halves(int(box[first[split]]), axis, cut)
+        box[first[split] : middle[split]], box[middle[split] : last[split]] = below, above
+    first, middle, counts = first[is_relu], middle[is_relu], (last - first)[is_relu]
+    require(counts.sum() < 16 * MOST_SPLITS, "trees that are too deep")
+    split = np.repeat(np.arange(len(relus)), counts)
+    leaf = np.arange(len(split)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    order = np.argsort(leaf, kind="stable")  # a leaf's splits stay in order, from the root
+    leaf, split = leaf[order], split[order]
+    sign = np.where(leaf < middle[split], 1.0, -1.0)
     of_violation = np.repeat(np.arange(len(constraints)), constraints) == violation[:, None]
     weights = np.zeros(of_violation.shape)
-    slopes, betas = source.array("u4", len(depths)), source.array("f4", len(leaf))
+    slopes, betas = source.array("u4", len(box)), source.array("f4", len(leaf))
     weights[of_violation] = source.array("f4", int(of_violation.sum()))
     for numbers in (betas, weights):
         require(((numbers >= 0) & (numbers < LARGEST)).all(), "a multiplier is negative, too large or not a number")
-    return Leaves(violation, box, leaf, np.array(relu_of, np.int64), np.array(sign_of, float), betas, slopes, weights)
+    return Leaves(violation, box, leaf, relus[split], sign, betas, slopes, weights)
 
 
 class Region(NamedTuple):
@@ -859,7 +866,8 @@ def bound_leaves(bounds: Bounds, violations: Sequence[Violation], leaves: Leaves
         if leaves.slopes[some].any() or first < last:
             sign, beta = np.zeros((2, total, weights.shape[1]))
             place = leaves.relu[first:last], leaves.leaf[first:last] - some.start
-            sign[place], beta[place] = leaves.sign[first:last], leaves.beta[first:last]  # no path splits a ReLU twice
+            sign[place], beta[place] = leaves.sign[first:last], leaves.beta[first:last]
+            require(np.count_nonzero(sign) == last - first, "a path splits a ReLU twice")
             hints = Hints(table[leaves.slopes[some]].T, sign, beta)
         with np.errstate(all="ignore"):
             size = bounds.largest(output) @ (np.abs(matrix).T @ weights) + np.abs(limit) @ weights

@@ -66,18 +66,26 @@ class WholePass:
             layers: which ReLUs the slopes and splits of the batch speak of.
             batch: the subproblems.
         """
+        bound, doubtful = self.quick_bounds(layers, batch)
+        rows = doubtful.nonzero().flatten()
+        if len(rows):
+            bound[rows] = torch.maximum(bound[rows], self.careful_bounds(layers, batch.restricted(rows)))
+        return bound
+
+    def quick_bounds(self, layers: Sequence[ChosenNeurons], batch: Choices) -> tuple[Tensor, Tensor]:
+        """The bounds in the network's precision, and where those in float64 may prove what these do not; a mask."""
         with torch.no_grad():
             self._thin = self._thin or len(batch.margin) >= THINNED
             found = self._lower(layers, batch, self._smaller if self._thin else self.relaxed)
-            bound = found.proved
-            assert found.error is not None
-            self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
-            # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
-            doubtful = (~(bound > 0) & self.promising(found.value)).nonzero().flatten()
-            if len(doubtful):
-                again = self._lower(layers, batch.restricted(doubtful), self._in_float64)
-                bound[doubtful] = torch.maximum(bound[doubtful], again.proved)
-        return bound
+        assert found.error is not None
+        self.rounding = float(found.error.median().nan_to_num(0.0, 0.0))
+        # float64 rounds less, but the network itself is run in its own precision: a try pays only near zero
+        return found.proved, ~(found.proved > 0) & self.promising(found.value)
+
+    def careful_bounds(self, layers: Sequence[ChosenNeurons], batch: Choices) -> Tensor:
+        """The bounds in float64."""
+        with torch.no_grad():
+            return self._lower(layers, batch, self._in_float64).proved
 
     def _lower(self, layers: Sequence[ChosenNeurons], batch: Choices, relaxed: RelaxedNetwork) -> LowerBound:
         places = self._thinned[1] if self._thin else None

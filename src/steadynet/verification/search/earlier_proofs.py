@@ -126,21 +126,33 @@ class _Attempt:
             Those that are not proved, and the share of the last ones that failed.
         """
         device, step = leaves.margin.device, max(1, -(-len(leaves) // AT_ONCE))
-        order = torch.arange(len(leaves), device=device)
+        order, layers = torch.arange(len(leaves), device=device), self.earlier.layers
         order = torch.cat([order[::step], order[(order % step) > 0]])
-        left = torch.ones(len(leaves), dtype=torch.bool, device=device)
+        left, nearly = torch.ones(len(leaves), dtype=torch.bool, device=device), list[Tensor]()
         start, failed = 0, 0.0
         while start < len(leaves) and failed <= MOST_FAILING and not self.out_of_time():
             some = order[start : start + (BATCH if start else AT_ONCE)]
-            proved = self._proved(self.earlier.layers, leaves.of(some).on_whole(self.whole))
-            left[some[proved]] = False
-            start, failed = start + len(some), float((~proved).float().mean())
+            batch = leaves.of(some).on_whole(self.whole)
+            self._count(batch)
+            bounds, doubtful = self.proving.quick_bounds(layers, batch)
+            left[some] = ~self._noted(layers, batch, bounds)
+            nearly.append(some[doubtful])
+            start, failed = start + len(some), float(left[some].float().mean())
+        for some in torch.cat(nearly).split(BATCH) if nearly else ():  # all of them at once
+            batch = leaves.of(some).on_whole(self.whole)
+            left[some] = ~self._noted(layers, batch, self.proving.careful_bounds(layers, batch))
         return leaves.of(left.nonzero().flatten()), failed
 
     def _proved(self, layers: Sequence[ChosenNeurons], batch: Choices) -> Tensor:
         """Whether each subproblem is proved by a pass over the whole network; a mask."""
+        self._count(batch)
+        return self._noted(layers, batch, self.proving.bounds(layers, batch))
+
+    def _count(self, batch: Choices) -> None:
         self.decisions.subproblems[self.index] += len(batch.splits.column.unique())
-        bounds = self.proving.bounds(layers, batch)
+
+    def _noted(self, layers: Sequence[ChosenNeurons], batch: Choices, bounds: Tensor) -> Tensor:
+        """Note the bounds of some subproblems; a mask of those that are proved by them."""
         proved = bounds > 0
         for margin, bound in zip(batch.margin[proved].tolist(), bounds[proved].tolist(), strict=True):
             self.least[margin] = min(self.least.get(margin, bound), bound)
