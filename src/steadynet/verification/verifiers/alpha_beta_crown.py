@@ -68,6 +68,12 @@ class AlphaBetaCrown(ExternalVerifier):
             raise UserError(f"there is no {python} to run α,β-CROWN: --abcrown-python names its Python")
         if self.abcrown_config and not Path(self.abcrown_config).is_file():
             raise UserError(f"there is no {self.abcrown_config} to configure α,β-CROWN by")
+        if self.abcrown_config and joins_alternatives(Path(self.abcrown_config).read_text(encoding="utf-8")):
+            raise UserError(
+                f"{self.abcrown_config}: with clip_in_alpha_crown, α,β-CROWN (December 2025) takes all ways to violate "
+                "a property for one, and proves what is false. Add optimize_disjuncts_separately: true to solver, or "
+                "leave clip_in_alpha_crown out"
+            )
         object.__setattr__(self, "abcrown_home", str(Path(home).resolve()))
         object.__setattr__(self, "abcrown_python", python)
 
@@ -119,6 +125,22 @@ def write_with_batch_norms(source: Path, path: Path) -> None:
         norm = onnx.helper.make_node("BatchNormalization", [node.input[0], *names], [node.output[0]], epsilon=0.0)
         model.graph.node[position].CopyFrom(norm)
     onnx.save(model, path)
+
+
+def joins_alternatives(config: str) -> bool:
+    """Whether a configuration clips in α-CROWN by the constraints of all margins at once, which is not sound.
+
+    A robustness property is violated if one margin is negative. The release of December 2025 looks for inputs where all
+    open margins are, finds none, and says "safe".
+
+    >>> joins_alternatives("clip_in_alpha_crown: True"), joins_alternatives("clip_interm_domain:\\n  enabled: true")
+    (True, False)
+    """
+    switched_on = {
+        name: re.search(rf"^[^#\n]*\b{name}['\"]?\s*:\s*(true|yes|on)\b", config, re.IGNORECASE | re.MULTILINE)
+        for name in ("clip_in_alpha_crown", "optimize_disjuncts_separately")
+    }
+    return bool(switched_on["clip_in_alpha_crown"] and not switched_on["optimize_disjuncts_separately"])
 
 
 def _main_files(home: str) -> list[Path]:
