@@ -27,8 +27,8 @@ class Wish:
 
 
 def _accurate(networks: Sequence[Network]) -> Network:
-    """Most proofs, of the methods whose accuracy is close to the best one."""
-    best = max(one.accuracy for one in networks)
+    """Most proofs, of the methods whose accuracy is close to the best one of a method that proves something."""
+    best = max((one.accuracy for one in networks if one.proved), default=0.0)
     return max((one for one in networks if one.accuracy >= best - CLOSE), key=lambda one: (one.proved, one.accuracy))
 
 
@@ -44,7 +44,7 @@ def _best(networks: Iterable[Network]) -> Network | None:
 
 
 WISHES = (
-    Wish(f"as many proofs as possible, at most {CLOSE:g} point below the best accuracy", _accurate),
+    Wish(f"as many proofs as possible, at most {CLOSE:g} point below the best accuracy with proofs", _accurate),
     Wish("as many proofs as possible", lambda all_: max(all_, key=lambda one: (one.proved, one.accuracy))),
     Wish("a balance: the largest sum of accuracy and proofs", _best),
     Wish(f"fast proofs, at most {NEARLY:g} points below the most proofs", _fast),
