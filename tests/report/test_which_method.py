@@ -30,7 +30,8 @@ def test_the_summary_by_hand():
     assert text.splitlines()[2:12] == [
         "| you want | M1, ε 0.1 |",
         "|---|---|",
-        "| as many proofs as possible, at most 1 point below the best accuracy with proofs | `rs`: 98.0 %, 90.0 %, 0.500 s |",
+        "| as many proofs as possible, at most 1 point below the best accuracy with proofs "
+        "| `rs`: 98.0 %, 90.0 %, 0.500 s |",
         "| as many proofs as possible | `rs`: 98.0 %, 90.0 %, 0.500 s |",
         "| a balance: the largest sum of accuracy and proofs | `rs`: 98.0 %, 90.0 %, 0.500 s |",
         "| fast proofs, at most 5 points below the most proofs | `nbc`: 98.5 %, 88.0 %, 0.100 s |",
