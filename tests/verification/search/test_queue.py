@@ -36,6 +36,15 @@ def test_every_subproblem_comes_out_once_in_turns_worst_first(entries, capacity)
         assert lower == sorted(lower)
 
 
+def test_some_properties_take_turns_and_the_others_wait():
+    queue = Queue(capacity=100)
+    queue.push(Subproblem(owner, 0, -1.0) for owner in (0, 1, 1, 2))
+    assert {entry.owner for entry in queue.pop(10, among={0, 1})} == {0, 1}
+    assert queue.pop(10, among={0, 1}) == []
+    assert queue.pop(10, limit=0, among={2}) == []
+    assert [queue.open_of(owner) for owner in (0, 1, 2)] == [0, 0, 1]
+
+
 def test_a_dropped_property_or_margin_is_forgotten():
     queue = Queue(capacity=100)
     queue.push([Subproblem(0, 0, -1.0), Subproblem(0, 1, -2.0), Subproblem(1, 0, -3.0)])

@@ -8,10 +8,11 @@ from torch import nn
 
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result, Verdict
+from steadynet.verification.search import relu_splitting
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
-from steadynet.verification.search.relu_splitting import split_relus
+from steadynet.verification.search.relu_splitting import look_at_relus, split_relus
 from steadynet.verification.search.root_bounds import bound_margins
 
 BUDGET = Budget(timeout=60.0, attack_steps=0, restarts=0, batch=16, memory=2**28)
@@ -60,14 +61,58 @@ def test_a_negative_minimum_is_found_at_the_bound_s_own_minimiser_or_by_the_leaf
     assert abs(float(results[0].counterexample @ torch.tensor([1.0, -1.0]))) < 0.01
 
 
-def test_a_limit_leaves_the_property_open():
+def near_zero(margin: float) -> nn.Sequential:
+    """A network whose smallest margin in the unit square is about this."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(2, 40), nn.ReLU(), nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2))
     network.requires_grad_(False)
     with torch.no_grad():
-        scores = network(torch.rand(2000, 2))
-        network[4].bias[0] -= (scores[:, 0] - scores[:, 1]).min() - 1e-3  # the smallest margin is near zero
-    state, decisions, results = start(network, 0.5)
+        scores = network(torch.rand(20000, 2))
+        network[4].bias[0] -= (scores[:, 0] - scores[:, 1]).min() - margin
+    return network
+
+
+@pytest.mark.parametrize("margin", [0.02, -0.02])
+@pytest.mark.parametrize("limit", [1, 100])
+def test_a_look_goes_on_while_few_subproblems_are_open_and_little_time_has_passed(margin, limit, monkeypatch):
+    taken = []
+    for longer in (0.0, 1e9):
+        monkeypatch.setattr(relu_splitting, "LONGER_LOOK", longer)
+        state, decisions, results = start(near_zero(margin), 0.5)
+        assert decisions.open
+        look_at_relus(state, decisions, limit)
+        decisions.report()
+        taken.append(decisions.subproblems[0])
+        if results:
+            assert results[0].verdict is (Verdict.UNSAT if margin > 0 else Verdict.SAT)
+        else:
+            assert taken[-1] >= limit
+    assert taken[0] <= limit + BUDGET.batch
+    assert taken[1] >= taken[0]
+    if limit == 100 and margin > 0:
+        assert results, "100 open subproblems are more than this search ever has"
+
+
+def test_what_a_look_leaves_open_is_not_called_proved(monkeypatch):
+    """Two properties in one batch: one has too many open subproblems to go on, and stays open."""
+    monkeypatch.setattr(relu_splitting, "LONGER_LOOK", 1e9)
+    results: dict[int, Result] = {}
+    images = torch.tensor([[0.5, 0.5], [0.2, 0.2]])
+    properties = Properties.around(near_zero(0.002), images, torch.tensor([0, 0]), 0.5)
+    decisions = Decisions(properties, BUDGET, results.__setitem__)
+    with torch.no_grad():
+        state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
+    open_before = set(decisions.open)
+    after = look_at_relus(state, decisions, 1)
+    decisions.report()
+    for index in open_before - set(results):
+        assert bool((after.lower[index] <= 0).any())
+    for index in results:
+        assert results[index].verdict is Verdict.UNSAT
+
+
+def test_a_limit_leaves_the_property_open():
+    state, decisions, results = start(near_zero(1e-3), 0.5)
     if not decisions.open:
         pytest.skip("CROWN proves it")
     split_relus(state, decisions, limit=2)

@@ -19,7 +19,7 @@ from steadynet.verification.search.input_splitting import split_inputs
 from steadynet.verification.search.milp_attack import attack_by_milp
 from steadynet.verification.search.program_splitting import MOST_INPUTS, split_by_programs
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
-from steadynet.verification.search.relu_splitting import split_relus
+from steadynet.verification.search.relu_splitting import look_at_relus
 from steadynet.verification.search.root_bounds import (
     bound_margins,
     check_images,
@@ -40,8 +40,8 @@ def first_condensed_look(state: SearchState, decisions: Decisions) -> SearchStat
 
 
 def first_look(state: SearchState, decisions: Decisions) -> SearchState:
-    """Split the ReLUs of every property a few times."""
-    return split_relus(state, decisions, FIRST_LOOK)
+    """Split the ReLUs of every property a few times, or more often if that may soon be the end."""
+    return look_at_relus(state, decisions, FIRST_LOOK)
 
 
 def first_attack(state: SearchState, decisions: Decisions) -> SearchState:

@@ -5,7 +5,7 @@ A sigmoid or tanh is split as well: its input is held on one side of a point.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 import torch
@@ -24,6 +24,7 @@ from steadynet.verification.search.subproblem import Queue, Split, Subproblem
 BRANCH = Ascent(iterations=5, slope_rate=0.1, multiplier_rate=0.1)
 CANDIDATES = 4  # ReLUs per subproblem that are tried on both sides
 QUEUE_MEMORY = 3 << 29  # bytes that open subproblems (half-precision slopes, and their splits) may take
+LONGER_LOOK = 3.0  # times what a property took before its first look: refining inner bounds takes twice as long
 POLISHED, POLISHING_STEPS = 16, 15  # minimisers per batch that are tried after a short descent
 
 
@@ -31,6 +32,26 @@ def split_relus(state: SearchState, decisions: Decisions, limit: int | None = No
     """Split ReLUs until every property is decided, or has had ``limit`` subproblems."""
     search = _ReluSplitting(state, decisions)
     search.run(limit)
+    return replace(state, lower=search.lower)
+
+
+def look_at_relus(state: SearchState, decisions: Decisions, limit: int) -> SearchState:
+    """Split the ReLUs of every property a few times, before its inner bounds are refined, which takes long.
+
+    A property has ``limit`` subproblems. It goes on as long as so few are open that its search may soon end, and for at
+    most ``LONGER_LOOK`` times the time that it had taken before.
+    """
+    search, before = _ReluSplitting(state, decisions), list(decisions.time.seconds)
+
+    def goes_on(index: int) -> bool:
+        taken = decisions.time.seconds[index] - before[index]
+        return search.queue.open_of(index) <= limit and taken < LONGER_LOOK * before[index]
+
+    most = limit
+    search.run(most)
+    while among := {index for index in search.queue.owners() & decisions.open if goes_on(index)}:
+        most += limit
+        search.run(most, among)
     return replace(state, lower=search.lower)
 
 
@@ -51,10 +72,10 @@ class _ReluSplitting:
             if decisions.hints:
                 decisions.hints[pair[0]].begin(state.batch.graph, pair[1])
 
-    def run(self, limit: int | None) -> None:
-        """Bound and split batch after batch."""
+    def run(self, limit: int | None, among: Set[int] | None = None) -> None:
+        """Bound and split batch after batch, for all properties or some."""
         while self.decisions.open & self.served and len(self.queue):
-            subproblems = self.queue.pop(self.batch.budget.batch, limit)
+            subproblems = self.queue.pop(self.batch.budget.batch, limit, among)
             if not subproblems:
                 break
             self._branch(subproblems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,11 +75,14 @@ class Queue:
             entry = (rank, -self._count, subproblem)  # of equals the newest, which is the deepest
             heapq.heappush(self._open.setdefault(subproblem.owner, []), entry)
 
-    def pop(self, count: int, limit: int | None = None) -> list[Subproblem]:
-        """Up to ``count`` subproblems for one batch, of properties that have had fewer than ``limit``."""
+    def pop(self, count: int, limit: int | None = None, among: Set[int] | None = None) -> list[Subproblem]:
+        """Up to ``count`` subproblems for one batch, of properties that have had fewer than ``limit``; all or some."""
         result: list[Subproblem] = []
-        while len(result) < count and self._open:
-            owner = min(self._open, key=lambda name: self._taken.get(name, 0))
+        while len(result) < count:
+            owners = [owner for owner in self._open if among is None or owner in among]
+            if not owners:
+                break
+            owner = min(owners, key=lambda name: self._taken.get(name, 0))
             taken = self._taken.get(owner, 0)
             if limit is not None and taken >= limit:
                 break
@@ -95,6 +98,10 @@ class Queue:
         if left:
             heapq.heapify(left)
             self._open[owner] = left
+
+    def open_of(self, owner: int) -> int:
+        """How many open subproblems a property has."""
+        return len(self._open.get(owner, ()))
 
     def owners(self) -> set[int]:
         """Properties with open subproblems."""
