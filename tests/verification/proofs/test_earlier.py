@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower
 from steadynet.bounds.condensed_repair import repair
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons, refined_by_slopes
+from steadynet.bounds.whole_pass import WholePass
 from steadynet.errors import UserError
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
@@ -115,6 +117,33 @@ def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatc
             assert one.verdict is fresh.verdict
             assert one.verdict is not Verdict.SAT or is_counterexample(properties, index, one.counterexample)
     assert tried > 0
+
+
+def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequential:
+    """The network with the label's score lowered until some input of the box gets another label."""
+    other, low, high = copy.deepcopy(model), 0.0, 10.0
+    for _ in range(9):
+        middle = (low + high) / 2
+        other[5].bias[label] = model[5].bias[label] - middle
+        is_false = verify(other, image[None], torch.tensor([label]), eps, timeout=20)[0].verdict is Verdict.SAT
+        low, high = (low, middle) if is_false else (middle, high)
+    other[5].bias[label] = model[5].bias[label] - high
+    return other
+
+
+def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch):
+    """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten."""
+    monkeypatch.setattr(WholePass, "promising", lambda _, bounds: torch.ones_like(bounds, dtype=torch.bool))
+    falsified = 0
+    for model, images, labels, folder in proved:
+        for one, eps in itertools.product(range(len(images)), RADII):
+            found = verify(model, images[one : one + 1], labels[one : one + 1], eps, timeout=20)[0]
+            if found.verdict is Verdict.UNSAT and found.subproblems > 2:
+                other = barely_false(model, images[one], int(labels[one]), eps)
+                again = decide(other, images[one : one + 1], labels[one : one + 1], eps, EarlierProofs(folder))
+                assert again[0].verdict is Verdict.SAT
+                falsified += 1
+    assert falsified > 0
 
 
 def test_a_multiplier_below_zero_is_no_multiplier():

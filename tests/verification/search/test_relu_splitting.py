@@ -94,21 +94,26 @@ def test_a_look_goes_on_while_few_subproblems_are_open_and_little_time_has_passe
 
 
 def test_what_a_look_leaves_open_is_not_called_proved(monkeypatch):
-    """Two properties in one batch: one has too many open subproblems to go on, and stays open."""
+    """Two false properties that nothing refutes at once: while only one of them goes on, the other one stays open."""
     monkeypatch.setattr(relu_splitting, "LONGER_LOOK", 1e9)
+    monkeypatch.setattr(relu_splitting._ReluSplitting, "_try_minimisers", lambda *_: None)
+    rounds, run = [], relu_splitting._ReluSplitting.run
+    monkeypatch.setattr(
+        relu_splitting._ReluSplitting,
+        "run",
+        lambda self, limit, among=None: (rounds.append(among), run(self, limit, among)),
+    )
     results: dict[int, Result] = {}
-    images = torch.tensor([[0.5, 0.5], [0.2, 0.2]])
-    properties = Properties.around(near_zero(0.002), images, torch.tensor([0, 0]), 0.5)
+    properties = Properties.around(near_zero(-0.02), torch.tensor([[0.5, 0.5], [0.55, 0.4]]), torch.tensor([0, 0]), 0.5)
     decisions = Decisions(properties, BUDGET, results.__setitem__)
     with torch.no_grad():
         state = bound_margins(PropertyBatch.of(properties, BUDGET, Arithmetic.FLOAT32), decisions)
-    open_before = set(decisions.open)
-    after = look_at_relus(state, decisions, 1)
+    assert decisions.open == {0, 1}
+    after = look_at_relus(state, decisions, 6)
     decisions.report()
-    for index in open_before - set(results):
-        assert bool((after.lower[index] <= 0).any())
-    for index in results:
-        assert results[index].verdict is Verdict.UNSAT
+    assert any(among is not None and len(among) == 1 for among in rounds)
+    assert all(result.verdict is Verdict.SAT for result in results.values())
+    assert all(bool((after.lower[index] <= 0).any()) for index in decisions.open)
 
 
 def test_a_limit_leaves_the_property_open():
