@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from helpers import Written, convolutional, dense
-from steadynet.bounds import graph_of
+from steadynet.bounds import crown, graph_of
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.optimised import Ascent, refined
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
@@ -50,10 +51,10 @@ NETWORKS = {
 }
 
 
-def boxes(shape: tuple[int, ...]) -> Interval:
+def boxes(shape: tuple[int, ...], eps: float = 0.1) -> Interval:
     torch.manual_seed(1)
     images = torch.rand(4, *shape)
-    return Interval((images - 0.1).clamp_min(0), (images + 0.1).clamp_max(1))
+    return Interval((images - eps).clamp_min(0), (images + eps).clamp_max(1))
 
 
 def lower(network: BoundedNetwork, owner: Tensor, functions: Tensor) -> Tensor:
@@ -141,3 +142,30 @@ def test_the_output_stays_whole_where_a_network_ends_with_a_relu(ending):
         whole, _ = propagate(graph_of(network, shape), box, until_stable=True)
     margins = torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
     torch.testing.assert_close(lower(thinned(whole), torch.tensor([0, 0]), margins), torch.ones(2))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_refined_bounds_are_the_same_with_channels_left_out(name, monkeypatch):
+    """Also those of a layer with dead channels of its own, which functions of single neurons speak of as a whole."""
+    make, shape = NETWORKS[name]
+    network, box = with_dead_channels(make(), 0.3), boxes(shape, 0.4)
+    with torch.no_grad():
+        whole, _ = propagate(graph_of(network, shape), box, execution=EXECUTION)
+    found = []
+    for least in (0, 1 << 40):
+        monkeypatch.setattr(crown, "LEAST_THINNED", least)
+        found.append(refined(whole, Ascent(iterations=3)))
+    gained = 0.0
+    for position, known in whole.bounds.items():
+        for side in (0, 1):
+            torch.testing.assert_close(
+                found[0].bounds[position][side], found[1].bounds[position][side], rtol=1e-4, atol=1e-4
+            )
+        gained += float((found[0].bounds[position].lower - known.lower).sum())
+    assert gained > 0
+    for _ in range(40):
+        points = box.lower + torch.rand_like(box.lower).round() * (box.upper - box.lower)
+        values = whole.graph.values(points)
+        for position, known in found[0].bounds.items():
+            inner = values[whole.graph.source(position)]
+            assert bool(((known.lower <= inner) & (inner <= known.upper)).all())

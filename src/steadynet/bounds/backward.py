@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
-from steadynet.bounds.patches import Matrices
+from steadynet.bounds.patches import Matrices, WindowedLayers
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room, sum_of_negatives
 from steadynet.bounds.s_shaped_lines import SShapedLines
@@ -291,13 +291,13 @@ class RelaxedNetwork:
         return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
 
     @cached_property
-    def _centre_and_half_width(self) -> tuple[Tensor, Tensor]:
+    def _centre_and_half_width(self) -> WindowedLayers:
         """The boxes by their centres and half widths, with room for rounding where the bound shall be a proof."""
         box = self.network.box
         half_width = (box.upper - box.lower) / 2
         if self.errors is not None:
             half_width = half_width + input_room(box)
-        return (box.upper + box.lower) / 2, half_width
+        return WindowedLayers([(box.upper + box.lower) / 2, half_width])
 
 
 def _through_relu(
@@ -306,12 +306,11 @@ def _through_relu(
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
-        drawn = (lines.lower_slope, lines.difference, lines.upper_shift)
-        lower_slope, difference, shift = functions.gather_all(drawn, owner)
+        lower_slope, difference, shift = functions.gather_all(lines.drawn, owner)
     else:
         lower_slope = query.slopes.at(position, functions, owner, lines)
-        difference = functions.gather(lines.upper_slope, owner) - lower_slope
-        shift = functions.gather(lines.upper_shift, owner)
+        upper_slope, shift = functions.gather_all(lines.upper_lines, owner)
+        difference = upper_slope - lower_slope
     above = negative * shift
     added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
     coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper

@@ -28,7 +28,7 @@ from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
 LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
-CACHED_COEFFICIENTS = 3 << 19  # functions times their width that are handled at once: about what a cache holds
+CACHED_COEFFICIENTS = 3 << 18  # functions times their width that are handled at once: about what a cache holds
 
 
 def crown_bounds(network: nn.Module, region: InputRegion, memory: int = MEMORY) -> LayerBounds:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from steadynet.bounds.patches import Patch
+from steadynet.bounds.patches import Patch, WindowedLayers
 from steadynet.graph.operations import Shape
 
 
@@ -48,30 +48,15 @@ class LinearFunctions:
         Returns:
             A tensor that broadcasts against ``coefficients``.
         """
-        if self.patch is None or self.cells is None:
-            if owner is None or len(layer) == 1:
-                return layer  # one property serves every function
-            return layer.index_select(0, owner)
-        return self._gather_windows(layer, owner).view(self.coefficients.shape)
+        return self.gather_all(WindowedLayers([layer]), owner)[0]
 
-    def gather_all(self, layers: Sequence[Tensor], owner: Tensor | None) -> Sequence[Tensor]:
-        """What each function sees of several tensors of one shape: as :meth:`gather`, but in one go."""
+    def gather_all(self, together: WindowedLayers, owner: Tensor | None) -> Sequence[Tensor]:
+        """What each function sees of several tensors of one layer: as :meth:`gather`, but in one go."""
         if self.patch is None or self.cells is None:
-            return [self.gather(layer, owner) for layer in layers]
-        shape = self.coefficients.shape
-        windows = self._gather_windows(torch.cat(list(layers), 1), owner)
-        return windows.view(shape[0], len(layers), *shape[1:]).unbind(1)
-
-    def _gather_windows(self, layer: Tensor, owner: Tensor | None) -> Tensor:
-        """Each function's window of the layer of its property, (n, channels · size)."""
-        assert self.patch is not None
-        assert self.cells is not None
-        if len(layer) == 1 and owner is not None:
-            return self.patch.cut(layer)[0].index_select(0, self.cells)
-        properties = torch.arange(len(layer), device=layer.device) if owner is None else owner
-        first, last = int(properties.min()), int(properties.max())
-        cut = self.patch.cut(layer[first : last + 1])  # (properties, cells, channels · size)
-        return cut.flatten(0, 1).index_select(0, (properties - first) * cut.shape[1] + self.cells)
+            if owner is None or len(together.layers[0]) == 1:
+                return together.layers  # one property serves every function
+            return [layer.index_select(0, owner) for layer in together.layers]
+        return together.seen(self.patch, self.cells, owner).unbind(1)
 
     def whole(self, shape: Shape) -> LinearFunctions:
         """The same functions with coefficients over the whole layer of this shape."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail, rounded_down
-from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, tightened, worth_bounding
+from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, smaller_for, tightened, worth_bounding
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.relaxation import Slopes
@@ -82,7 +82,7 @@ class Optimised:
         value: (n,), the last bounds as computed.
         slopes: the last slopes.
         splits: the last multipliers.
-        trail: the coefficients that the last pass met.
+        trail: the coefficients that the last pass met; empty if nobody asked for them.
     """
 
     lower: Tensor
@@ -100,6 +100,7 @@ def optimise(
     *,
     enough: float = torch.inf,
     out_of_time: Callable[[], bool] = lambda: False,
+    with_trail: bool = False,
 ) -> Optimised:
     """Raise the lower bounds of some functions by gradient ascent on their slopes and multipliers.
 
@@ -110,6 +111,7 @@ def optimise(
         splits: the split ReLUs of each function; their multipliers are the start.
         enough: stop as soon as every bound is above this.
         out_of_time: stop as soon as this says yes.
+        with_trail: whether to keep the coefficients of the last pass. Those of functions that see patches take long.
     """
     slopes = Slopes() if query.slopes is None else query.slopes
     splits = Splits({}, {}, {}) if splits is None else splits
@@ -120,7 +122,7 @@ def optimise(
         last = iteration == ascent.iterations
         with torch.set_grad_enabled(not last or optimiser is None):
             multipliers = splits.multipliers(len(query), relaxed.network)
-            bound = relaxed.lower(replace(query, slopes=slopes, multipliers=multipliers), trail)
+            bound = relaxed.lower(replace(query, slopes=slopes, multipliers=multipliers), trail if with_trail else None)
         best = bound.proved if best is None else torch.maximum(best, bound.proved)
         if last or bool((best > enough).all()) or out_of_time():
             break
@@ -207,7 +209,9 @@ def _optimised(
     out_of_time: Callable[[], bool] = lambda: False,
 ) -> Interval:
     """The known bounds of a value, with optimised ones where ``wanted`` and tighter; fewer when time is over."""
-    relaxed = bounded.relaxed(position)
+    before = replace(bounded, bounds={place: bound for place, bound in bounded.bounds.items() if place <= position})
+    smaller = smaller_for(before, position, int(wanted.sum()))
+    relaxed = smaller.relaxed(position)
 
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
         if out_of_time():
@@ -215,5 +219,5 @@ def _optimised(
         best = optimise(relaxed, BoundQuery(position, functions, owner), ascent, out_of_time=out_of_time)
         return rounded_down(best.lower, known.lower.dtype)
 
-    at_once = functions_at_once(bounded, position, memory // 4)  # gradients take memory, too
+    at_once = functions_at_once(smaller, position, memory // 4)  # gradients take memory, too
     return sharpened(known, wanted, bounded.shapes[position], at_once, bound)

@@ -7,7 +7,7 @@ between. A window may hang over the edge, into the padding: its coefficients are
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +19,7 @@ from steadynet.graph.operations import Convolution, Shape
 
 _LARGEST_MATRIX = 1 << 21  # entries of a window's convolution matrix, past which a convolution is cheaper
 _LARGEST_KEPT, _MOST_KEPT = 1 << 18, 16  # entries of a matrix that is kept for other properties, and how many are
+_MOST_WINDOWS = 1 << 23  # numbers in all windows of a layer that are kept for the next functions
 _KEPT_MATRICES: dict[Hashable, Tensor] = {}
 Matrices = dict[tuple[int, int, int], Tensor]
 
@@ -72,6 +73,49 @@ class Patch:
 def _inside(patch: Patch, size: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
     ones = torch.ones(1, 1, *size, dtype=dtype, device=device)
     return patch.cut(ones)[0].view(-1, 1, *patch.size)
+
+
+class WindowedLayers:
+    """Several tensors of one layer, (properties, channels, \\*map) each, whose windows are cut together.
+
+    The windows that were cut last are kept: functions come in many batches, and mostly ask for those of the same
+    property again. They are not kept if they are too many, or if gradients go through them. They are cut anew if a
+    tensor was changed in place since then.
+    """
+
+    def __init__(self, layers: Sequence[Tensor]) -> None:
+        self.layers = tuple(layers)
+        self._kept: tuple[tuple[Patch, int, int, list[int]], Tensor] | None = None
+
+    def seen(self, patch: Patch, cells: Tensor, owner: Tensor | None) -> Tensor:
+        """What each function sees, (n, tensors, channels, \\*size of the patch).
+
+        Args:
+            patch: how the windows lie in the layer.
+            cells: (n,), the cell of the patch grid that each function belongs to.
+            owner: (n,), the property of each function; None if function i belongs to property i.
+        """
+        properties = len(self.layers[0])
+        if owner is None:
+            first, last, rows = 0, properties - 1, torch.arange(properties, device=cells.device)
+        elif properties == 1:
+            first, last, rows = 0, 0, None  # one property serves every function
+        else:
+            first, last = int(owner.min()), int(owner.max())
+            rows = owner - first
+        cut = self._cut(patch, first, last)  # (properties, cells, tensors · channels · size)
+        seen = cut.flatten(0, 1).index_select(0, cells if rows is None else rows * cut.shape[1] + cells)
+        return seen.view(len(cells), len(self.layers), -1, *patch.size)
+
+    def _cut(self, patch: Patch, first: int, last: int) -> Tensor:
+        may_keep = not any(layer.requires_grad or layer.is_inference() for layer in self.layers)
+        key = patch, first, last, [layer._version for layer in self.layers] if may_keep else []
+        if self._kept is not None and self._kept[0] == key:
+            return self._kept[1]
+        cut = patch.cut(torch.cat([layer[first : last + 1] for layer in self.layers], 1))
+        if may_keep and cut.numel() <= _MOST_WINDOWS:
+            self._kept = key, cut
+        return cut
 
 
 def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matrices) -> Tensor:

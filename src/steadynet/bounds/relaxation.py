@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.patches import WindowedLayers
 from steadynet.bounds.s_shaped_lines import MovableLines
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import LONG_SUM, underflow_unit, unit_roundoff
@@ -59,6 +60,16 @@ class Relaxation:
     def difference(self) -> Tensor:
         """(properties, \\*shape), how much steeper the upper line is than the lower one."""
         return self.upper_slope - self.lower_slope
+
+    @cached_property
+    def drawn(self) -> WindowedLayers:
+        """What a pass with these lines needs: lower slopes, differences of slopes, upper shifts."""
+        return WindowedLayers([self.lower_slope, self.difference, self.upper_shift])
+
+    @cached_property
+    def upper_lines(self) -> WindowedLayers:
+        """What a pass with other lower slopes needs: upper slopes and shifts."""
+        return WindowedLayers([self.upper_slope, self.upper_shift])
 
     def of_channels(self, channels: Tensor) -> Relaxation:
         """The lines of some channels of a feature map, or of some neurons of a layer."""

@@ -78,7 +78,7 @@ def bound(
     relaxed = restricted.relaxed()
     inherited = _inherited(subproblems, network.box.lower.dtype)
     query = BoundQuery(network.output, margin_functions(margins, subproblems), slopes=Slopes(inherited))
-    best = optimise(relaxed, query, ascent, splits, enough=0.0, out_of_time=out_of_time)
+    best = optimise(relaxed, query, ascent, splits, enough=0.0, out_of_time=out_of_time, with_trail=True)
     assert best.trail.on_input is not None
     minimiser = torch.where(best.trail.on_input > 0, restricted.box.lower, restricted.box.upper).detach()
     behind = {position: coefficients.detach() for position, coefficients in best.trail.behind.items()}
