@@ -14,9 +14,9 @@ with β ≥ 0 makes a number smaller only. So, from the last layer to the first,
 bounded from below by a linear function of x, whose minimum on a box is at a corner. If it is positive, not all
 constraints c·y ≤ d hold there. The two sides of a split cover what was split, so the leaves of a tree cover the box.
 
-Rounding. A sum of n products in floating point, in any order, is wrong by at most γ·Σ|a||x| with γ = n·u / (1 − n·u),
-plus underflow. This is counted for the network (run in its own precision) and for all that is computed here: in
-float64, but for backward passes in float32, which are tried first if the proof says so.
+Rounding. A sum of n products other than 0, in any order, is wrong by at most γ·Σ|a||x| with γ = n·u / (1 − n·u) in
+floating point, plus underflow. This is counted for the network (run in its own precision) and for all that is computed
+here: in float64, but for backward passes in float32, which are tried first if the proof says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-VERSION = "0.2.2"
+VERSION = "0.2.3"
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -590,9 +590,9 @@ class Bounds:
         for source, map_ in node.parts:
             low, high, largest = self.lower[source], self.upper[source], self.largest(source)
             sizes = map_.apply(np.stack([(high - low) / 2, largest], 1), size=True)
-            centre = centre + map_.apply((low + high)[:, None] / 2)[:, 0]
+            centre, inputs = centre + map_.apply((low + high)[:, None] / 2)[:, 0], inputs + largest.max()
             spread, size, weights = spread + sizes[:, 0], size + sizes[:, 1], weights + map_.weights
-            terms, inputs = terms + map_.terms + 1, inputs + largest.max()
+            terms += 1 + int(np.append(largest > 0, False)[map_.index].sum(1).max())  # adding a product with 0 is exact
         size = size * SLACK
         require((size < self.network.most).all(), "the network may overflow")
         if self.real == "float32" and (size > 1e6).any():

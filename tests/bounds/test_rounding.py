@@ -265,3 +265,56 @@ def test_the_bias_of_a_convolution_under_coefficients_that_cancel(side):
     for row, bound in zip(rows, proved(network, rows).tolist(), strict=True):
         exact = sum(Fraction(value) for value in (row.double() * bias.double()[:, None, None]).flatten().tolist())
         assert Fraction(bound) <= exact
+
+
+# Sums with inputs that are zero: adding zero rounds nothing.
+
+
+def recorded(operation: Dense | Convolution, box: Interval) -> Tensor:
+    """The error of an execution at each number of a layer's value."""
+    recorder = RoundingRecorder(Graph((Node("layer", operation, (0,)),)), FLOAT32, box)
+    recorder.record(1, Node("layer", operation, (0,)), [box], operation.interval(box))
+    stated = recorder.rounding.values[1]
+    return torch.as_tensor(execution_error(stated.sums, FLOAT32, stated.inputs))
+
+
+def test_a_sum_is_as_long_as_its_inputs_that_may_be_other_than_zero():
+    """Two of five inputs: two products, the bias, and one more for luck: γ₄ instead of γ₇."""
+    operation = Dense(torch.ones(1, 5), torch.ones(1))
+    upper = torch.tensor([[0.0, 2.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0]])
+    error = recorded(operation, Interval(torch.zeros(2, 5), upper))
+    unit = 2.0**-24
+    for row, (count, size) in enumerate([(4, 4.0), (7, 6.0)]):
+        assert float(error[row, 0]) == pytest.approx(count * unit / (1 - count * unit) * size, rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"), [(1, 0, 1, 1), (2, 1, 1, 1), (1, 2, 2, 1), (1, 1, 1, 2)]
+)
+def test_a_convolution_counts_the_inputs_of_its_fullest_window(stride, padding, dilation, groups):
+    torch.manual_seed(0)
+    weight = torch.randn(4, 4 // groups, 3, 3)
+    operation = Convolution(weight, None, (stride,) * 2, (padding,) * 2, (dilation,) * 2, groups)
+    there = torch.rand(3, 4, 7, 7) < torch.tensor([0.1, 0.5, 1.0]).view(3, 1, 1, 1)
+    windows = torch.nn.functional.unfold(there.float(), 3, dilation, padding, stride)
+    counts = windows.view(3, groups, -1, windows.shape[2]).sum(2).flatten(1).amax(1)
+    assert operation.read(there).tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+def test_float32_sums_in_any_order_stay_within_the_error_of_the_inputs_that_are_there(share):
+    """4,000 inputs, some of them zero; products of one sign, so that errors add up; the exact sum as a fraction."""
+    generator = np.random.default_rng(0)
+    inputs = (generator.random(4000) + 0.5).astype(np.float32) * (generator.random(4000) < share)
+    weights = (generator.random(4000) + 0.5).astype(np.float32)
+    image = torch.tensor(inputs)[None]
+    error = recorded(Dense(torch.tensor(weights)[None], None), Interval(image, image))
+    exact = sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(weights, inputs, strict=True))
+    products = (weights * inputs).astype(np.float32)
+    largest = 0.0
+    for order in range(20):
+        mixed = generator.permutation(products) if order else np.sort(products)
+        total = mixed.cumsum(dtype=np.float32)[-1]  # one after the other
+        largest = max(largest, abs(float(Fraction(float(total)) - exact)))
+    assert largest <= float(error)
+    assert float(error) <= (share + 0.02) * 4003 * 2.0**-24 * float(exact) * 1.01

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from steadynet.graph.graph import Graph, Node
-from steadynet.graph.operations import Interval, Operation, ReLU
+from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU
 from steadynet.graph.rearrangements import Permute, Reshape
 from steadynet.graph.rounding import (
     LONG_SUM,
@@ -41,6 +41,7 @@ from steadynet.graph.rounding import (
 )
 from steadynet.graph.s_shaped import SShaped
 
+ZERO_INPUTS = True  # whether sums that a network adds up are as short as its inputs that may be other than zero
 _SLOPES_AND_SPLITS = 8  # roundings of a coefficient at a ReLU: slopes, their difference, products, sum, multiplier
 
 
@@ -62,8 +63,9 @@ class ValueRounding:
 
     def converted(self, convert: Callable[[Tensor], Tensor]) -> ValueRounding:
         """The same with other tensors: for some properties, in another precision, or on another device."""
-        split = None if self.split is None else convert(self.split)
-        return ValueRounding(replace(self.sums, size=convert(self.sums.size)), convert(self.inputs), split)
+        split, executed = (None if one is None else convert(one) for one in (self.split, self.sums.executed))
+        sums = replace(self.sums, size=convert(self.sums.size), executed=executed)
+        return ValueRounding(sums, convert(self.inputs), split)
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class RoundingRecorder:
         read = sum((self._totals[source] for source in node.inputs[1:]), self._totals[node.inputs[0]])
         sums = self._sums(node.operation, largest)
         if sums is not None:
+            sums = replace(sums, executed=_executed(node.operation, sums.terms, inputs))
             value = self.rounding.widened(value, sums, read)
         self._totals.append(_total(value))
         transposed = (1 if sums is None else sums.transposed_terms) + additions + _SLOPES_AND_SPLITS
@@ -191,8 +194,10 @@ class RoundingRecorder:
         if sums is not None or additions or position in self._before_activation:
             size = _seen_by_a_pass(node.operation, sums, largest, value, additions)
             terms, constants = (0, 0) if sums is None else (sums.terms, sums.constants)
+            executed = None if sums is None else sums.executed
             split = _per_channel(largest[0]) if isinstance(node.operation, (ReLU, SShaped)) and additions else None
-            values[position] = ValueRounding(Rounding(_per_channel(size), terms, transposed, constants), read, split)
+            rounded = Rounding(_per_channel(size), terms, transposed, constants, executed)
+            values[position] = ValueRounding(rounded, read, split)
         self.rounding = replace(self.rounding, underflow=underflow, longest=longest, values=values)
         return value
 
@@ -214,6 +219,17 @@ class RoundingRecorder:
         size = sums.size / (1 - own) if own < 0.5 else torch.full_like(sums.size, torch.inf)
         overflow = torch.finfo(self.rounding.execution.dtype).max / 4
         return replace(sums, size=torch.where(size < overflow, size, torch.inf))
+
+
+def _executed(operation: Operation, terms: int, inputs: list[Interval]) -> Tensor | None:
+    """How many of an operation's roundings may happen when the network is run, (properties,): see :class:`Rounding`.
+
+    None where all may, and where the operation is not one of the network's own layers, but computed from several.
+    """
+    if not ZERO_INPUTS or not isinstance(operation, (Convolution, Dense)) or operation.roundings:
+        return None
+    there = (inputs[0].lower != 0) | (inputs[0].upper != 0)
+    return terms - operation.weight[0].numel() + operation.read(there).double()
 
 
 def _only_moves(operation: Operation) -> bool:

@@ -153,6 +153,10 @@ class Dense(Affine):
         outputs, inputs = self.weight.shape
         return Rounding(self.size(largest[0]), inputs + 1 + self.roundings, outputs, self.roundings)
 
+    def read(self, there: Tensor) -> Tensor:
+        """Count, (properties,): how many inputs that are ``there``, a mask, one number of the output reads at most."""
+        return there.sum(-1).flatten(1).amax(1) if there.dim() > 2 else there.sum(-1)
+
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [rows @ self.weight]
 
@@ -194,6 +198,12 @@ class Convolution(Affine):
     def rounding(self, *largest: Tensor) -> Rounding:
         terms = self.weight.shape[1:].numel() + 1 + self.roundings
         return Rounding(self.size(largest[0]), terms, self._transposed_terms, self.roundings)
+
+    def read(self, there: Tensor) -> Tensor:
+        """Count, (properties,): how many inputs that are ``there``, a mask, one number of the output reads at most."""
+        kernel = torch.ones(self.groups, *self.weight.shape[1:], device=there.device)
+        counts = F.conv2d(there.float(), kernel, None, self.stride, self.padding, self.dilation, self.groups)
+        return counts.amax((1, 2, 3)).round()
 
     def backward(self, rows: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
         return [self.transposed(rows, shapes[0])]

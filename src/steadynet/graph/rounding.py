@@ -43,12 +43,15 @@ class Rounding:
         transposed_terms: how many terms one coefficient of a linear function of the input is the sum of.
         constants: how many roundings are in the operation's constants already, as they were computed from others. These
             count in every arithmetic.
+        executed: (properties,), how many of the ``terms`` may round in an execution; None if all of them may. A product
+            with an input that is zero is zero, and adding it rounds nothing, in whatever order.
     """
 
     size: Tensor
     terms: int
     transposed_terms: int
     constants: int = 0
+    executed: Tensor | None = None
 
 
 def unit_roundoff(dtype: torch.dtype) -> float:
@@ -79,6 +82,16 @@ def gamma(terms: int, dtype: torch.dtype) -> float:
     return share / (1 - share) if share < 0.5 else float("inf")
 
 
+def gamma_of_each(terms: Tensor, dtype: torch.dtype) -> Tensor:
+    """γ_n for several n, in float64.
+
+    >>> gamma_of_each(torch.tensor([1000, 10**8]), torch.float32)
+    tensor([5.9608e-05,        inf], dtype=torch.float64)
+    """
+    share = terms.double() * unit_roundoff(dtype)
+    return torch.where(share < 0.5, share / (1 - share).clamp_min(0.5), torch.inf)
+
+
 OWN_ROUNDING = 1 + 1e-3  # of errors, which are products and sums of few positive numbers
 
 
@@ -102,7 +115,10 @@ def execution_error(sums: Rounding, execution: Execution, inputs: Tensor | None 
         terms += sums.terms + 1
     if not terms:
         return 0.0
-    relative = gamma(terms, execution.dtype) * OWN_ROUNDING
+    relative: Tensor | float = gamma(terms, execution.dtype) * OWN_ROUNDING
+    if sums.executed is not None and execution.arithmetic is Arithmetic.FLOAT32:
+        relative = gamma_of_each(sums.executed + (terms - sums.terms), execution.dtype) * OWN_ROUNDING
+        relative = relative.to(sums.size.dtype).view(-1, *[1] * (sums.size.dim() - 1))
     underflow: Tensor | float = 2 * terms * underflow_unit(execution.dtype)
     if inputs is not None:
         lost = 2 * underflow_unit(execution.dtype) * inputs

@@ -206,20 +206,24 @@ def overflow_in_bounds() -> KnownInstance:
 
 
 def long_sum() -> KnownInstance:
-    """A score that is the sum of 16,512 terms, of one sign or of both.
+    """A score that is the sum of 16,512 terms, of one sign or of both; sometimes, many of them are zero.
 
-    All ReLUs are active, so the score is a linear function, whose coefficients are computed without rounding.
+    Each ReLU is always active, or never, so the score is a linear function. Its coefficients are computed without
+    rounding.
     """
+    lower, upper = interval()
     weights, biases = torch.rand(LONG_SUM) + 0.1, torch.rand(LONG_SUM) * pick([0.0, 1.0, 10.0])
+    active = torch.rand(LONG_SUM) >= pick([0.0, 0.0, 0.5, 0.95])
+    biases = torch.where(active, biases, -2 * upper * weights - 1)
     signs = torch.where(torch.rand(LONG_SUM) < pick([0.0, 0.5]), -1.0, 1.0) * pick([1e-2, 1.0])
     last = signs * (torch.rand(LONG_SUM) + 0.1)
-    slope, constant, (lower, upper) = exact_product(last, weights), exact_product(last, biases), interval()
+    slope, constant = (exact_product(last[active], part[active]) for part in (weights, biases))
     end = lower if slope > 0 else upper
     least, worst = slope * Fraction(end) + constant, torch.tensor([end])
     scores = linear(torch.stack([last, torch.zeros(LONG_SUM)]), torch.tensor([-float(least), 0.0]))
     network = nn.Sequential(linear(weights[:, None], biases), nn.ReLU(), scores)
     margins = [float(found[0] - found[1]) for found in (float32_scores(network, worst, order) for order in ORDERS)]
-    computed, size = min(margins), float(last.abs() @ (weights * upper + biases))
+    computed, size = min(margins), float(last.abs() @ (weights * upper + biases).clamp_min(0))
     exact = float(least + Fraction(float(scores.bias[0])))
     aim = pick([(exact - computed) * uniform(0.1, 0.9), -size * power_of_ten(-9, -4), size * power_of_ten(-2, -1)])
     scores.bias.data[0] += aim - exact
