@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import time
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,16 @@ def test_conjunctions_and_disjunctions_by_hand(network_file, tmp_path, text, ver
     result = decide_text(network_file, tmp_path, text, verifier=verifier)
     assert result.verdict.value == verdict, result
     assert (result.inputs is not None) == (verdict == "sat")
+
+
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_the_clock_counts_the_whole_instance(network_file, tmp_path, monkeypatch, clock):
+    """Reading a file waits for half a second, which takes no time of the processor."""
+    read = steadynet.verification.vnncomp.read_vnnlib
+    monkeypatch.setattr(steadynet.verification.vnncomp, "read_vnnlib", lambda path: (time.sleep(0.5), read(path))[1])
+    found = decide_text(network_file, tmp_path, UNIT_BOX + "(assert (>= Y_0 3))", clock=clock)
+    assert found.verdict is Verdict.UNSAT
+    assert (found.seconds >= 0.5) == (clock == "wall")
 
 
 def test_several_boxes_each_with_its_own_constraints(network_file, tmp_path):

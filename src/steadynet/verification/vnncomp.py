@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from steadynet.verification.properties import DecidedBy, Guarantee, Reason, Resu
 from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
 from steadynet.verification.search.hints import ProofHints
 from steadynet.verification.verifiers import make_verifier
+from steadynet.verification.verifiers.branch_and_bound import CLOCKS
 
 Hints = dict[bytes, ProofHints]  # per box: its lower and its upper corner as the bytes of float64 numbers
 
@@ -134,11 +134,12 @@ def decide_with_hints(
     instance: Instance, verifier: str, settings: dict[str, object], *, proofs: bool = True
 ) -> InstanceResult:
     """Decide one instance as :func:`decide` does. An ``unsat`` carries hints for a proof, if ``proofs`` asks for it."""
-    started = time.perf_counter()
-    decider = _InstanceDecider(instance, started + instance.timeout, verifier, settings, proofs)
+    now = CLOCKS[str(settings.get("clock", "wall"))]
+    started = now()
+    decider = _InstanceDecider(instance, lambda: started + instance.timeout - now(), verifier, settings, proofs)
     result = decider.decide()
     hints = decider.hints if proofs and result.verdict is Verdict.UNSAT else None
-    return replace(result, seconds=time.perf_counter() - started, hints=hints)
+    return replace(result, seconds=now() - started, hints=hints)
 
 
 def combine(boxes: Sequence[Result]) -> InstanceResult:
@@ -166,12 +167,17 @@ def combine(boxes: Sequence[Result]) -> InstanceResult:
 
 
 class _InstanceDecider:
-    """Decides one instance before ``deadline``, on the clock ``time.perf_counter``."""
+    """Decides one instance while ``seconds_left`` says that there is time."""
 
     def __init__(
-        self, instance: Instance, deadline: float, verifier: str, settings: dict[str, object], proofs: bool
+        self,
+        instance: Instance,
+        seconds_left: Callable[[], float],
+        verifier: str,
+        settings: dict[str, object],
+        proofs: bool,
     ) -> None:
-        self.deadline, self.verifier, self.settings, self.proofs = deadline, verifier, settings, proofs
+        self.seconds_left, self.verifier, self.settings, self.proofs = seconds_left, verifier, settings, proofs
         self.hints: Hints = {}
         self.property = read_vnnlib(instance.property_file)
         self.network = read_onnx(instance.network, self.property.sample_inputs())
@@ -180,9 +186,6 @@ class _InstanceDecider:
         self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
         self.again: list[BoxProperties] = []  # boxes whose counterexample does not replay: there may be a clearer one
         self._check_sizes(instance)
-
-    def seconds_left(self) -> float:
-        return self.deadline - time.perf_counter()
 
     def decide(self) -> InstanceResult:
         """Give each box its share of the time, then share what is left among the boxes that timed out."""
