@@ -18,6 +18,7 @@ from torch import Tensor
 from steadynet.graph.operations import Convolution, Shape
 
 _LARGEST_MATRIX = 1 << 21  # entries of a window's convolution matrix, past which a convolution is cheaper
+_LARGEST_WITHOUT_STRIDE = 1 << 17  # the same with stride 1, where convolutions are twice as fast
 _LARGEST_KEPT, _MOST_KEPT = 1 << 18, 16  # entries of a matrix that is kept for other properties, and how many are
 _MOST_WINDOWS = 1 << 23  # numbers in all windows of a layer that are kept for the next functions
 _KEPT_MATRICES: dict[Hashable, Tensor] = {}
@@ -127,7 +128,7 @@ def transposed_on_patches(convolution: Convolution, rows: Tensor, matrices: Matr
     size = Patch((1, 1), (1, 1), (0, 0), (rows.shape[2], rows.shape[3])).behind(whole).size
     shape = (convolution.weight.shape[1] * convolution.groups, *size)
     outputs, inputs = rows[0].numel(), shape[0] * size[0] * size[1]
-    if outputs * inputs > _LARGEST_MATRIX:
+    if outputs * inputs > (_LARGEST_WITHOUT_STRIDE if convolution.stride == (1, 1) else _LARGEST_MATRIX):
         return whole.transposed(rows, shape)
     if rows.shape[2:] == (1, 1) and size == whole.weight.shape[2:] and whole.groups == 1:
         return (rows.flatten(1) @ whole.weight.flatten(1)).view(len(rows), *shape)  # one pixel sees the kernel itself
