@@ -63,6 +63,11 @@ def test_one_property_serves_every_function() -> None:
     torch.testing.assert_close(seen[1, 0], window(layer[0], 7), rtol=0, atol=0)
 
 
+def test_no_function_sees_nothing() -> None:
+    none = torch.zeros(0, dtype=torch.long)
+    assert WindowedLayers([torch.randn(1, 2, 5, 4)]).seen(PATCH, none, none).shape == (0, 1, 2, 3, 2)
+
+
 def test_windows_are_cut_once_for_many_functions_and_anew_for_changed_tensors(monkeypatch) -> None:
     layer, cuts, cut = torch.randn(2, 1, 5, 4), list[int](), Patch.cut
     monkeypatch.setattr(Patch, "cut", lambda self, tensor: (cuts.append(len(tensor)), cut(self, tensor))[1])

@@ -318,3 +318,19 @@ def test_float32_sums_in_any_order_stay_within_the_error_of_the_inputs_that_are_
         largest = max(largest, abs(float(Fraction(float(total)) - exact)))
     assert largest <= float(error)
     assert float(error) <= (share + 0.02) * 4003 * 2.0**-24 * float(exact) * 1.01
+
+
+def test_inputs_are_counted_whatever_the_default_precision_is():
+    operation = Convolution(torch.ones(1, 1, 2, 2), None, (1, 1), (0, 0), (1, 1), 1)
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert operation.read(torch.ones(1, 1, 3, 3, dtype=torch.bool)).tolist() == [4]
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_layer_without_outputs_rounds_nothing():
+    assert recorded(Dense(torch.ones(0, 3), torch.ones(0)), Interval(torch.zeros(1, 3), torch.ones(1, 3))).shape == (
+        1,
+        0,
+    )

@@ -106,7 +106,7 @@ class WindowedLayers:
             rows = owner - first
         cut = self._cut(patch, first, last)  # (properties, cells, tensors · channels · size)
         seen = cut.flatten(0, 1).index_select(0, cells if rows is None else rows * cut.shape[1] + cells)
-        return seen.view(len(cells), len(self.layers), -1, *patch.size)
+        return seen.view(len(cells), len(self.layers), self.layers[0].shape[1], *patch.size)
 
     def _cut(self, patch: Patch, first: int, last: int) -> Tensor:
         may_keep = not any(layer.requires_grad or layer.is_inference() for layer in self.layers)

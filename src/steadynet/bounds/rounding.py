@@ -229,7 +229,7 @@ def _executed(operation: Operation, terms: int, inputs: list[Interval]) -> Tenso
     if not ZERO_INPUTS or not isinstance(operation, (Convolution, Dense)) or operation.roundings:
         return None
     there = (inputs[0].lower != 0) | (inputs[0].upper != 0)
-    return terms - operation.weight[0].numel() + operation.read(there).double()
+    return terms - operation.weight.shape[1:].numel() + operation.read(there).double()
 
 
 def _only_moves(operation: Operation) -> bool:

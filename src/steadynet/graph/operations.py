@@ -201,7 +201,7 @@ class Convolution(Affine):
 
     def read(self, there: Tensor) -> Tensor:
         """Count, (properties,): how many inputs that are ``there``, a mask, one number of the output reads at most."""
-        kernel = torch.ones(self.groups, *self.weight.shape[1:], device=there.device)
+        kernel = torch.ones(self.groups, *self.weight.shape[1:], dtype=torch.float32, device=there.device)
         counts = F.conv2d(there.float(), kernel, None, self.stride, self.padding, self.dilation, self.groups)
         return counts.amax((1, 2, 3)).round()
 
