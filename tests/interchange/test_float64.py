@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -19,6 +20,7 @@ from steadynet.attacks.region import InputRegion
 from steadynet.errors import UserError
 from steadynet.interchange.export import RobustnessProperties, export
 from steadynet.interchange.onnx.reader import read_onnx
+from steadynet.interchange.onnx.runtime import flat_runtime_functions
 from steadynet.interchange.onnx.writer import export_onnx
 from steadynet.verification.properties import Verdict
 from steadynet.verification.vnncomp import Instance, decide
@@ -173,6 +175,41 @@ def test_a_property_of_float32_is_refused_for_a_network_in_float64(tmp_path):
     result = decide(Instance(path, file, 20))
     assert result.verdict is Verdict.SAT
     assert 0.5 < result.inputs[0] <= 0.5000000001
+
+
+@pytest.mark.parametrize("high", [0.5, -0.25])
+def test_a_relu_before_a_clip_is_decided(high, tmp_path):
+    """ONNX Runtime's optimiser fails on these two in float64. y = min(max(x, 0, −1), high) on [−1, 1]."""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Clip", ["r", "low", "high"], ["c"])]
+    nodes.append(helper.make_node("Add", ["c", "zero"], ["y"]))
+    path = write_double(tmp_path / "m.onnx", nodes, {"low": -1.0, "high": high, "zero": 0.0})
+    model = onnx.load(path)
+    for entry in model.graph.initializer:
+        del entry.dims[:]  # the limits of a Clip are single numbers
+    onnx.save(model, path)
+    for limit, verdict in ((high - 1e-9, Verdict.SAT), (high + 1e-9, Verdict.UNSAT)):
+        result = decide(Instance(path, vnnlib(tmp_path / "p.vnnlib", -1, 1, f"(>= Y_0 {Decimal(limit):f})"), 20))
+        assert result.verdict is verdict
+        assert verdict is Verdict.UNSAT or result.outputs[0] == high
+
+
+def test_a_model_that_onnx_runtime_does_not_run_is_refused_in_one_line(tmp_path, monkeypatch):
+    path = write_double(tmp_path / "m.onnx", [helper.make_node("Add", ["x", "one"], ["y"])], {"one": 1.0})
+
+    def fails(*arguments: object, **options: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fails)
+    with pytest.raises(UserError, match=r"^ONNX Runtime does not run .*m\.onnx: no$"):
+        flat_runtime_functions(path)
+
+
+def test_the_default_of_an_attribute_is_that_of_float32(tmp_path):
+    """A LeakyRelu without alpha has the slope float32(0.01), whatever it computes in: ONNX Runtime says so."""
+    path = write_double(tmp_path / "m.onnx", [helper.make_node("LeakyRelu", ["x"], ["y"])], {})
+    (computed, _), minus_one = flat_runtime_functions(path), np.array([-1.0])
+    assert computed(minus_one) == -float(np.float32(0.01))
+    assert read_onnx(path)(torch.from_numpy(minus_one[None])).item() == computed(minus_one)
 
 
 def test_constants_of_another_precision_are_refused(tmp_path):

@@ -273,3 +273,26 @@ def test_weights_of_ordinary_layers_are_not_counted_as_rounded(tmp_path):
     given = {"kernel": weights(2, 1, 3, 3), "bias": weights(2), "matrix": weights(8, 3), "last": weights(3)}
     graph = read_onnx(write(tmp_path / "model.onnx", nodes, given, [1, 1, 4, 4])).graph
     assert all(getattr(entry.operation, "roundings", 0) == 0 for entry in graph.nodes)
+
+
+@pytest.mark.parametrize("constants", [0, 1])
+def test_a_sum_of_many_tensors_may_be_run_in_any_order(constants, tmp_path):
+    """In the order of the file, a − a + 30 c is 0.0291. With all c between the two, float32 swallows each of them."""
+    large, small, count = np.float32(16384), np.float32(0.00097), 30
+    swallowed = large
+    for _ in range(count):
+        swallowed = np.float32(swallowed + small)
+    assert swallowed - large == 0
+    parts = [f"c{index}" for index in range(count - constants)] + ["c"] * constants
+    nodes = [node("Slice", "x", "zero", "one", "axis", "a"), node("Neg", "a", "b")]
+    nodes += [node("Slice", "x", "one", "two", "axis", name) for name in parts if name != "c"]
+    nodes.append(node("Sum", "a", "b", *parts, "y"))
+    given = {name: np.array([number]) for name, number in (("zero", 0), ("one", 1), ("two", 2), ("axis", 1))}
+    network = write(tmp_path / "sum.onnx", nodes, {**given, "c": constant(small)}, [1, 2])
+    point = f"(assert (= X_0 {large})) (assert (= X_1 {float(small)!r}))".replace("=", "<=")
+    point += point.replace("<=", ">=")
+    text = "(declare-const X_0 Real) (declare-const X_1 Real) (declare-const Y_0 Real)" + point
+    (tmp_path / "sum.vnnlib").write_text(text + "(assert (<= Y_0 0.01))")
+    assert decide(Instance(network, tmp_path / "sum.vnnlib", 10)).verdict is not Verdict.UNSAT
+    (tmp_path / "sum.vnnlib").write_text(text + "(assert (<= Y_0 -5.0))")
+    assert decide(Instance(network, tmp_path / "sum.vnnlib", 10)).verdict is Verdict.UNSAT

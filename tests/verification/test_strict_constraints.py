@@ -52,6 +52,15 @@ def test_a_counterexample_beside_a_plateau_on_the_edge_is_found(tmp_path, constr
     assert decided(tmp_path, plateaus(), HEADER + constraints, verifier).verdict is Verdict.SAT
 
 
+@pytest.mark.parametrize(
+    ("asked", "verdict"), [("(> (* 1e-30 Y[0,0]) 0.0)", "sat"), ("(< (* 1e-30 Y[0,0]) 0.0)", "unknown")]
+)
+def test_constraints_of_very_different_sizes_beside_each_other(tmp_path, asked, verdict):
+    """What makes a constraint of size 1e27 clear is infinite for one of size 1e-30."""
+    text = f"{HEADER} (assert {asked}) (assert (<= (* 1e27 Y[0,1]) 1e27))"
+    assert decided(tmp_path, plateaus(), text).verdict.value == verdict
+
+
 def test_an_edge_that_is_reached_but_not_crossed_is_unknown(tmp_path):
     found = decided(tmp_path, plateaus(), HEADER + "(assert (< Y[0,0] 0.0))")
     assert (found.verdict, found.reason) == (Verdict.UNKNOWN, Reason.ZERO_MARGIN)

@@ -215,41 +215,59 @@ def run_instances(
         proofs: Where to write proofs, if anywhere. A stored ``unsat`` without a proof is then decided anew.
 
     Returns:
-        One row per instance, in their order. An instance whose files cannot be read is an ``error``.
+        One row per instance, in their order. An instance whose files cannot be read, or that fails otherwise, is an
+        ``error``. A proof that cannot be written changes no verdict.
     """
     rows = []
     for each in listed:
         try:
             key = _key(each, verifier, settings)
-        except UserError as error:
-            row = table.add(each, InstanceResult(Verdict.ERROR, reason=str(error)), verifier, key="")
+        except Exception as error:
+            row = table.add(each, _failed(error), verifier, key="")
         else:
-            stored = table.stored(each.identity(key))
-            if stored and stored.verdict is Verdict.UNSAT and proofs is not None and not proofs.has(each.instance):
-                stored = None
-            row = stored or table.add(each, _decide(each, verifier, settings, key, proofs), verifier, key)
+            row = _row(each, table, verifier, settings, key, proofs)
         rows.append(row)
         on_row(row)
     return rows
+
+
+def _row(
+    listed: ListedInstance,
+    table: ResultTable,
+    verifier: str,
+    settings: dict[str, Any],
+    key: str,
+    proofs: InstanceProofs | None,
+) -> InstanceRow:
+    """Return the stored row of an instance, or decide it. Its verdict is stored before its proof is written."""
+    stored = table.stored(listed.identity(key))
+    if stored and (stored.verdict is not Verdict.UNSAT or proofs is None or proofs.has(listed.instance)):
+        return stored
+    result = _decide(listed, verifier, settings, key, proofs is not None)
+    row = table.add(listed, result, verifier, key)
+    if proofs is not None:
+        proofs.write(listed.instance, result)
+    return row
 
 
 def _short_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _decide(
-    listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str, proofs: InstanceProofs | None
-) -> InstanceResult:
-    """Decide an instance. It is an ``error`` if a file makes no sense, or was replaced meanwhile."""
+def _decide(listed: ListedInstance, verifier: str, settings: dict[str, Any], key: str, proofs: bool) -> InstanceResult:
+    """Decide an instance. It is an ``error`` if a file makes no sense, was replaced meanwhile, or something fails."""
     try:
-        result = decide_with_hints(listed.instance, verifier, settings, proofs=proofs is not None)
+        result = decide_with_hints(listed.instance, verifier, settings, proofs=proofs)
         if _key(listed, verifier, settings) == key:
-            if proofs is not None:
-                proofs.write(listed.instance, result)
             return result
         return InstanceResult(Verdict.ERROR, reason="a file was changed while it was being verified: run it again")
-    except UserError as error:
-        return InstanceResult(Verdict.ERROR, reason=str(error))
+    except Exception as error:  # one instance that fails must not stop the others
+        return _failed(error)
+
+
+def _failed(error: Exception) -> InstanceResult:
+    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    return InstanceResult(Verdict.ERROR, reason=f"{kind}{one_line(error)}")
 
 
 def _key(listed: ListedInstance, verifier: str, settings: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from steadynet.attacks.region import InputRegion
+from steadynet.errors import UserError
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Dense, Operation, ReLU, Sum
@@ -62,12 +63,13 @@ class BoxProperties:
         lower, upper = self.boxes[index]
         disjuncts = []
         for disjunct in self.disjuncts:
-            size = np.max(
+            unit = _units(disjunct.matrix)
+            sizes = (
                 np.abs(disjunct.matrix) @ outputs + np.abs(disjunct.bound)
-            )  # of any: a maximum rounds them all
+            ) / unit  # as the longer network has them
             rows = sorted(disjunct.strict) or list(range(len(disjunct.bound)))  # mostly, the edge of a strict one
             bound = disjunct.bound.copy()
-            bound[rows] -= _CLEAR_SHARE * size + _CLEAR
+            bound[rows] -= (_CLEAR_SHARE * sizes.max() + _CLEAR) * unit[rows]  # of any size: a maximum rounds them all
             disjuncts.append(replace(disjunct, lower=lower, upper=upper, bound=bound))
         return replace(_box_properties(network, [disjuncts]), tightened=True)
 
@@ -85,13 +87,29 @@ def as_robustness(network: GraphNetwork, vnnlib_property: VnnlibProperty) -> lis
     """
     by_box: dict[tuple[bytes, bytes], list[Disjunct]] = {}
     for disjunct in vnnlib_property.disjuncts:
-        if bool(np.all(disjunct.lower <= disjunct.upper)):
+        if not disjunct.is_empty:
             by_box.setdefault((disjunct.lower.tobytes(), disjunct.upper.tobytes()), []).append(disjunct)
     by_constraints: dict[tuple[bytes, ...], list[list[Disjunct]]] = {}
     for disjuncts in by_box.values():
         constraints = tuple(part.tobytes() for disjunct in disjuncts for part in (disjunct.matrix, disjunct.bound))
         by_constraints.setdefault(constraints, []).append(disjuncts)
     return [_box_properties(network, boxes) for boxes in by_constraints.values()]
+
+
+def check_numbers(vnnlib_property: VnnlibProperty, dtype: torch.dtype) -> None:
+    """Refuse a property whose numbers a network's precision does not hold. Empty boxes do not matter.
+
+    Raises:
+        UserError: A bound of an input, or a constant beside outputs, is too large.
+    """
+    precision, largest = str(dtype).removeprefix("torch."), torch.finfo(dtype).max
+    for disjunct in vnnlib_property.disjuncts:
+        if not bool(np.all(disjunct.lower <= disjunct.upper)):
+            continue
+        if max(np.abs(corner).max(initial=0) for corner in (disjunct.lower, disjunct.upper)) > largest:
+            raise UserError(f"the box of the property has numbers that {precision} does not hold")
+        if np.abs(disjunct.bound / _units(disjunct.matrix)).max(initial=0) > largest:
+            raise UserError(f"the property compares outputs with numbers that {precision} does not hold")
 
 
 def _box_properties(network: GraphNetwork, disjuncts_of_boxes: list[list[Disjunct]]) -> BoxProperties:
@@ -145,7 +163,7 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
     width = max(1, *(len(disjunct.bound) for disjunct in disjuncts))
     matrix = np.concatenate([_padded(disjunct.matrix, width) for disjunct in disjuncts])
     bound = np.concatenate([_padded(disjunct.bound, width) for disjunct in disjuncts])
-    unit = _powers_of_two(np.abs(matrix).max(1))
+    unit = _units(matrix)
     rounded = any(disjunct.rounded for disjunct in disjuncts)
     value = add("constraints", dense(matrix / unit[:, None], -bound / unit, rounded=rounded), len(nodes))
     constraints = OutputConstraints(value, tuple(max(1, len(disjunct.bound)) for disjunct in disjuncts), width)
@@ -165,15 +183,16 @@ def _with_scores(graph: Graph, disjuncts: Sequence[Disjunct], dtype: torch.dtype
     return Graph(tuple(nodes)), constraints
 
 
-def _powers_of_two(sizes: Vector) -> Vector:
-    """Return powers of two that numbers are divided by to lie near 1; 1 for those that lie there already.
+def _units(matrix: Vector) -> Vector:
+    """Return powers of two that rows are divided by so that their largest weight lies near 1; 1 if it does already.
 
     A constraint may have weights that float32 does not hold, such as 1e39. To divide a row by a power of two changes no
     digit of it.
 
-    >>> _powers_of_two(np.array([1.0, -0.25, 1e39, 0.0]))[[0, 1, 3]]
+    >>> _units(np.array([[1.0, 0.5], [-0.25, 0.0], [1e39, 1.0], [0.0, 0.0]]))[[0, 1, 3]]
     array([1., 1., 1.])
     """
+    sizes = np.abs(matrix).max(1, initial=0)
     exponents = np.frexp(sizes)[1]
     return np.where((np.abs(exponents) > 20) & (sizes != 0), np.ldexp(1.0, exponents), 1.0)
 

@@ -36,7 +36,9 @@ from steadynet.verification.verifiers import Verifier
 SOUNDNESS_VERSION = 10
 # The same for the reader of VNN-LIB files, whose fixes change the verdicts of such files only.
 # 2: a carriage return ends a comment.
-VNNLIB_VERSION = 2
+# 3: numbers that float64 does not hold are not rounded inwards, and counterexamples are judged by them; the tensors of
+#    an ONNX Sum may be added in any order.
+VNNLIB_VERSION = 3
 
 NEVER_AGAIN = "once-"  # the start of a key whose verdict is never used again
 

@@ -208,7 +208,7 @@ def test_stages_for_piecewise_linear_networks_are_skipped(monkeypatch):
     for name in (
         "condensed_search.condense",
         "program_splitting.condense",
-        "earlier_proofs.condense",
+        "earlier_proofs.condense_each",
         "milp_attack.MilpModel",
         "leaf_settler.settle",
     ):

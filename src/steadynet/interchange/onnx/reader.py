@@ -96,8 +96,10 @@ class _Reading(NamedTuple):
         images = example_images(self.network.input_shape, self.dtype)
         fitting = [point for point in compare_at if point.size == math.prod(self.shape)]
         if fitting:
-            points = np.stack(fitting).reshape(-1, *self.network.input_shape).astype(images.dtype)
-            images = np.concatenate([images, points])
+            with np.errstate(over="ignore"):
+                points = np.stack(fitting).astype(images.dtype)
+            held = points[np.isfinite(points).all(1)]  # some may be too large for float32
+            images = np.concatenate([images, held.reshape(-1, *self.network.input_shape)])
         run = runtime_tensors(model, self.tensors)
         with torch.no_grad():
             deviation = runtime_deviation(

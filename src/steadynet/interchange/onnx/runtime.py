@@ -12,6 +12,7 @@ import onnxruntime
 import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NotImplementedByRuntimeError
 
+from steadynet.errors import UserError, one_line
 from steadynet.interchange.onnx.files import input_entries, input_precision, input_shape, load_model
 from steadynet.interchange.onnx.node import Array
 from steadynet.interchange.vnnlib.property import Vector
@@ -40,7 +41,7 @@ def runtime_tensors(
         model: The model.
         names: The names of the tensors.
         optimised: Whether ONNX Runtime may join operators, as it does by default. Otherwise they are computed one by
-            one, as the file says.
+            one, as the file says. So they are where its optimiser fails, as with a Relu before a Clip in float64.
     """
     shown = onnx.ModelProto()
     shown.CopyFrom(model)
@@ -49,15 +50,7 @@ def runtime_tensors(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = 1, 1
     options.log_severity_level = 4  # errors are raised, not printed
-    levels = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
-    session: Any
-    try:
-        session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except NotImplementedByRuntimeError:
-        from onnx.reference import ReferenceEvaluator  # rarely needed, and slow to import
-
-        session = ReferenceEvaluator(shown)
+    session = _session(shown, options, optimised)
     (entry,) = input_entries(model)
     dtype = _numpy_precision(entry)
 
@@ -72,6 +65,9 @@ def flat_runtime_functions(path: str | Path) -> list[Callable[[Vector], Vector]]
     """Return functions from flat inputs to flat outputs: ONNX Runtime, in the precision of the file.
 
     The first one runs the file as ONNX Runtime does by default, the second one without its optimisations.
+
+    Raises:
+        UserError: The file cannot be read, or ONNX Runtime does not take it.
     """
     model = load_model(Path(path))
     shape, output = input_shape(input_entries(model)[0]), model.graph.output[0].name
@@ -79,7 +75,26 @@ def flat_runtime_functions(path: str | Path) -> list[Callable[[Vector], Vector]]
     def flat(run: Callable[[Array], dict[str, Array]]) -> Callable[[Vector], Vector]:
         return lambda inputs: run(inputs.reshape(shape))[output].reshape(-1).astype(np.float64)
 
-    return [flat(runtime_tensors(model, [output], optimised=optimised)) for optimised in (True, False)]
+    try:
+        return [flat(runtime_tensors(model, [output], optimised=optimised)) for optimised in (True, False)]
+    except Exception as error:  # ONNX Runtime raises errors of many types
+        raise UserError(f"ONNX Runtime does not run {path}: {one_line(error)}") from error
+
+
+def _session(model: onnx.ModelProto, options: onnxruntime.SessionOptions, optimised: bool) -> Any:
+    """Return what runs a model: ONNX Runtime, or ONNX's reference implementation where that lacks an operator."""
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    try:
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except NotImplementedByRuntimeError:
+        from onnx.reference import ReferenceEvaluator  # rarely needed, and slow to import
+
+        return ReferenceEvaluator(model)
+    except Exception:  # of any type
+        if not optimised:
+            raise
+        return _session(model, options, optimised=False)
 
 
 def _numpy_precision(entry: onnx.ValueInfoProto) -> type[np.floating[Any]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.normal_form import Conjunction, Constraint, NormalForm, union
+from steadynet.interchange.vnnlib.normal_form import Conjunction, Constraint, NormalForm, Number, union
 from steadynet.interchange.vnnlib.s_expressions import Expression, excerpt
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -118,7 +118,7 @@ class FormulaParser:
         variable = self.variable(left)
         if not variable.is_input:
             return None
-        bound = {variable.flat_index: _finite(float(right))}
+        bound: dict[int, Number] = {variable.flat_index: _finite(float(right))}
         return Conjunction(upper=bound) if sign == "<=" else Conjunction(lower=bound)
 
     def _atom(self, left: LinearTerm, right: LinearTerm, strict: bool) -> Conjunction:
@@ -135,28 +135,20 @@ class FormulaParser:
             names = ", ".join(variable.name for variable in list(coefficients)[:4])
             raise UserError(f"only bounds of single inputs can be read, not a constraint on {names}")
         index, factor = inputs[0].flat_index, coefficients[inputs[0]]
-        bound = _nearest(-difference.constant / factor)
-        if strict:
-            bound = _finite(_next_number(bound, -math.copysign(math.inf, factor), self.input_type))
+        exact = -difference.constant / factor
+        bound = _next_number(exact, -math.copysign(math.inf, factor), self.input_type) if strict else _held(exact)
         return Conjunction(upper={index: bound}) if factor > 0 else Conjunction(lower={index: bound})
 
 
 def _constraint(weights: dict[int, Fraction], bound: Fraction, strict: bool) -> Constraint:
-    """Return Σ weight · output ≤ bound in float64: weights to the nearest number, the bound to one not below it.
-
-    Where the bound was raised, the constraint is strict: of the numbers of float64, those below the new bound are the
-    ones that are not above the old one.
-    """
+    """Return Σ weight · output ≤ bound with weights of float64, the nearest ones. The bound stays as it is."""
     largest = max(map(abs, weights.values()))
     out_of_range = not sys.float_info.min <= largest <= sys.float_info.max
     if out_of_range and Fraction(_nearest(min(largest, Fraction(1)))) != largest:  # divide the constraint by a number
         weights, bound = {index: weight / largest for index, weight in weights.items()}, bound / largest
     nearest = {index: _nearest(weight) for index, weight in weights.items()}
     rounded = any(Fraction(nearest[index]) != weight for index, weight in weights.items())
-    upper = _nearest(bound)
-    if Fraction(upper) < bound:
-        upper = _finite(math.nextafter(upper, math.inf))
-    return Constraint(nearest, upper, strict or Fraction(upper) > bound, rounded)
+    return Constraint(nearest, _held(bound), strict, rounded)
 
 
 def _sum(terms: Iterable[LinearTerm]) -> LinearTerm:
@@ -177,19 +169,34 @@ def _nearest(value: Fraction) -> float:
         raise UserError("a number is too large") from None
 
 
+def _held(value: Fraction) -> Number:
+    """Return a number as float64 holds it, or the fraction itself if float64 does not hold it."""
+    near = _nearest(value)
+    return near if Fraction(near) == value else value
+
+
 def _finite(value: float) -> float:
     if not math.isfinite(value):
         raise UserError("a number is too large")
     return value
 
 
-def _next_number(value: float, towards: float, number_type: type[np.floating]) -> float:
-    """Return the first number of a type that lies strictly beyond a value.
+def _next_number(value: Fraction, towards: float, number_type: type[np.floating]) -> float:
+    """Return the first number of a type that lies strictly beyond a value. No allowed number is lost to rounding.
 
-    >>> _next_number(0.5, np.inf, np.float32), _next_number(0.1, np.inf, np.float32)
+    >>> _next_number(Fraction(1, 2), np.inf, np.float32), _next_number(Fraction(1, 10), np.inf, np.float32)
     (0.5000000596046448, 0.10000000149011612)
+    >>> _next_number(Fraction(1, 2) + Fraction(1, 10**31), -np.inf, np.float32)
+    0.5
     """
+
+    def is_beyond(number: np.floating) -> bool:
+        return float(number) > value if towards > 0 else float(number) < value
+
     with np.errstate(over="ignore"):
-        near = number_type(value)
-    beyond = float(near) > value if towards > 0 else float(near) < value
-    return float(near) if beyond else float(np.nextafter(near, number_type(towards)))
+        near = number_type(_nearest(value))
+    while not is_beyond(near):
+        near = np.nextafter(near, number_type(towards))
+    while is_beyond(before := np.nextafter(near, number_type(-towards))):
+        near = before
+    return _finite(float(near))

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from steadynet.errors import UserError
-from steadynet.interchange.vnnlib.property import Disjunct, Vector, VnnlibProperty
+from steadynet.interchange.vnnlib.property import Disjunct, Unrounded, Vector, VnnlibProperty
 
 MAX_DISJUNCTS = 10_000
 MAX_ATOMS = 5_000_000  # in all conjunctions together, while a formula is expanded
 MAX_NUMBERS = 50_000_000  # in the arrays of all disjuncts together: 400 MB
+
+
+Number = float | Fraction  # a fraction where float64 does not hold the number
 
 
 class Constraint(NamedTuple):
@@ -24,7 +28,7 @@ class Constraint(NamedTuple):
     """
 
     weights: dict[int, float]
-    bound: float
+    bound: Number
     strict: bool
     rounded: bool = False
 
@@ -33,8 +37,8 @@ class Constraint(NamedTuple):
 class Conjunction:
     """Atoms joined by ``and``: bounds of single inputs, and linear constraints on outputs."""
 
-    lower: dict[int, float] = field(default_factory=dict)
-    upper: dict[int, float] = field(default_factory=dict)
+    lower: dict[int, Number] = field(default_factory=dict)
+    upper: dict[int, Number] = field(default_factory=dict)
     constraints: list[Constraint] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -94,7 +98,7 @@ class NormalForm:
         rows = len(alternatives) * len(common.constraints) + sum(len(part.constraints) for part in alternatives)
         boxes = sum(part.bounds_inputs for part in alternatives)
         _check_size(len(alternatives), rows * output_size + 2 * boxes * input_size, MAX_NUMBERS)
-        shared_box: tuple[Vector, Vector] | None = None  # of all alternatives that bound no input: one array for all
+        shared_box: _Box | None = None  # of all alternatives that bound no input: one array for all
         disjuncts = []
         for part in alternatives:
             if part.bounds_inputs:
@@ -121,22 +125,45 @@ def _product(left: list[Conjunction], right: list[Conjunction]) -> list[Conjunct
     return [one.joined_with(other) for one in left for other in right]
 
 
-def _box(conjunction: Conjunction, input_size: int, input_name: Callable[[int], str]) -> tuple[Vector, Vector]:
+class _Box(NamedTuple):
+    """The ends of every input in float64, outwards where it does not hold them; and those that it does not hold."""
+
+    ends: tuple[Vector, Vector]
+    unrounded: tuple[dict[int, Fraction], dict[int, Fraction]]
+
+
+def _box(conjunction: Conjunction, input_size: int, input_name: Callable[[int], str]) -> _Box:
     for index in range(input_size):
         if index not in conjunction.lower or index not in conjunction.upper:
             raise UserError(f"{input_name(index)} has no lower or no upper bound")
     lower, upper = ([ends[index] for index in range(input_size)] for ends in (conjunction.lower, conjunction.upper))
-    return np.array(lower), np.array(upper)
+    return _Box((_outwards(lower, -math.inf), _outwards(upper, math.inf)), (_fractions(lower), _fractions(upper)))
 
 
-def _disjunct(box: tuple[Vector, Vector], constraints: list[Constraint], output_size: int) -> Disjunct:
+def _outwards(numbers: list[Number], towards: float) -> Vector:
+    """Return numbers of float64: each number itself, or the next one in a direction."""
+    return np.array([_not_inside(number, towards) if isinstance(number, Fraction) else number for number in numbers])
+
+
+def _not_inside(number: Fraction, towards: float) -> float:
+    near = float(number)
+    inside = near < number if towards > 0 else near > number
+    return math.nextafter(near, towards) if inside else near
+
+
+def _disjunct(box: _Box, constraints: list[Constraint], output_size: int) -> Disjunct:
     matrix = np.zeros((len(constraints), output_size))
     for row, constraint in enumerate(constraints):
         for index, value in constraint.weights.items():
             matrix[row, index] = value
     strict = frozenset(row for row, constraint in enumerate(constraints) if constraint.strict)
-    bound, rounded = np.array([constraint.bound for constraint in constraints]), any(one.rounded for one in constraints)
-    return Disjunct(*box, matrix, bound, strict, rounded)
+    bounds, rounded = [constraint.bound for constraint in constraints], any(one.rounded for one in constraints)
+    unrounded = Unrounded(*box.unrounded, _fractions(bounds))
+    return Disjunct(*box.ends, matrix, _outwards(bounds, math.inf), strict, rounded, unrounded)
+
+
+def _fractions(numbers: list[Number]) -> dict[int, Fraction]:
+    return {index: number for index, number in enumerate(numbers) if isinstance(number, Fraction)}
 
 
 def _check_size(disjuncts: int, numbers: int = 0, max_numbers: int = 0) -> None:

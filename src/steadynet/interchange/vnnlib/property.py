@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Unrounded:
+    """The numbers of a disjunct that float64 does not hold, by input or by row.
+
+    The arrays of the disjunct have the next numbers outwards instead: a proof speaks of a little more. A counterexample
+    is judged by the numbers here.
+    """
+
+    lower: Mapping[int, Fraction] = field(default_factory=dict)
+    upper: Mapping[int, Fraction] = field(default_factory=dict)
+    bound: Mapping[int, Fraction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +39,7 @@ class Disjunct:
         bound: The right-hand sides, of shape (constraints,).
         strict: The rows with a strict inequality (<). A proof may read them as ≤, a counterexample may not.
         rounded: Whether float64 does not hold some weight of the property, so that the matrix has a number near it.
+        unrounded: The other numbers that float64 does not hold.
 
     >>> one = Disjunct(np.zeros(2), np.ones(2), np.array([[1.0, -1.0]]), np.zeros(1))  # y_0 ≤ y_1
     >>> one.satisfied_by(np.array([0.5, 0.5]), np.array([1.0, 2.0]))
@@ -37,13 +52,24 @@ class Disjunct:
     bound: Vector
     strict: frozenset[int] = frozenset()
     rounded: bool = False
+    unrounded: Unrounded = Unrounded()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no input lies in the box."""
+        exact = self.unrounded
+        ends = [
+            (exact.lower.get(index, float(self.lower[index])), exact.upper.get(index, float(self.upper[index])))
+            for index in {*exact.lower, *exact.upper}
+        ]
+        return not bool(np.all(self.lower <= self.upper)) or any(lower > upper for lower, upper in ends)
 
     def satisfied_by(self, inputs: Vector, outputs: Vector) -> bool:
         """Return whether an input with these outputs satisfies the disjunct, and so violates the property.
 
         There is no tolerance: where float64 cannot tell, exact arithmetic decides.
         """
-        if not bool(np.all((inputs >= self.lower) & (inputs <= self.upper)) and np.all(np.isfinite(outputs))):
+        if not (self._holds(inputs) and bool(np.all(np.isfinite(outputs)))):
             return False
         with np.errstate(all="ignore"):
             values, size = self.matrix @ outputs, np.abs(self.matrix) @ np.abs(outputs)
@@ -51,10 +77,19 @@ class Disjunct:
         clear = values + room < self.bound
         return all(clear[row] or self._satisfied_exactly(row, outputs) for row in range(len(self.bound)))
 
+    def _holds(self, inputs: Vector) -> bool:
+        """Return whether an input lies in the box."""
+        return (
+            bool(np.all((inputs >= self.lower) & (inputs <= self.upper)))
+            and all(float(inputs[index]) >= end for index, end in self.unrounded.lower.items())
+            and all(float(inputs[index]) <= end for index, end in self.unrounded.upper.items())
+        )
+
     def _satisfied_exactly(self, row: int, outputs: Vector) -> bool:
         terms = [Fraction(w) * Fraction(y) for w, y in zip(self.matrix[row].tolist(), outputs.tolist(), strict=True)]
         room = sum(map(abs, terms), Fraction(0)) / 2**52 if self.rounded else 0  # what the weights may lie beside
-        value, bound = sum(terms, Fraction(0)) + room, Fraction(float(self.bound[row]))
+        value = sum(terms, Fraction(0)) + room
+        bound = self.unrounded.bound.get(row, Fraction(float(self.bound[row])))
         return value < bound if row in self.strict else value <= bound
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from steadynet.graph.clipping import clipping
@@ -24,7 +25,7 @@ def relu(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 
 def leaky_relu(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """LeakyRelu."""
-    slope = node.attributes.number("alpha", 0.01)
+    slope = node.attributes.number("alpha", float(np.float32(0.01)))  # attributes are float32, in float64 files, too
     if not 0 <= slope <= 1:
         raise UnsupportedError(f"LeakyRelu with slope {slope}, which is not between 0 and 1")
     return builder.add(ReLU(slope), node.value().shape, node.value())

@@ -35,25 +35,32 @@ def subtract(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     return builder.shift(builder.multiply(node.value(1), -1.0), node.weights(0), node.rounded(0))
 
 
-def add_values(builder: GraphBuilder, left: GraphValue, right: GraphValue) -> GraphValue:
-    """Add two values of the graph, of the same shape except for axes of length 1."""
+def add_values(builder: GraphBuilder, left: GraphValue, right: GraphValue, terms: int = 1) -> GraphValue:
+    """Add two values of the graph, of the same shape except for axes of length 1.
+
+    ``terms`` is how many additions the sum has that this one is a part of.
+    """
     shape = np.broadcast_shapes(left.shape, right.shape)
     if not math.prod(shape) == math.prod(left.shape) == math.prod(right.shape):
         raise UnsupportedError("arithmetic that broadcasts data")
-    return builder.add(Sum(), shape, builder.reshape(left, shape), builder.reshape(right, shape))
+    return builder.add(Sum(terms), shape, builder.reshape(left, shape), builder.reshape(right, shape))
 
 
 def add_all(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
-    """Sum: any number of tensors, added in their order. Constants before the first value are added to it in turn."""
+    """Sum: any number of tensors. ONNX leaves their order open, so each addition has the roundings of the whole sum.
+
+    With n − 1 roundings for each of the n − 1 additions, the errors |v₁| + |v₂|, |v₁ + v₂| + |v₃|, … add up to at least
+    what any order may lose: n − 1 roundings of |v₁| + … + |vₙ|.
+    """
     first = next(index for index, part in enumerate(node.inputs) if isinstance(part, GraphValue))
     if first > 1:
         raise UnsupportedError("a sum that begins with several constants")
-    result = node.value(first)
+    result, terms = node.value(first), max(1, sum(part is not None for part in node.inputs) - 1)
     for index, part in enumerate(node.inputs):
         if isinstance(part, GraphValue):
-            result = result if index == first else add_values(builder, result, part)
+            result = result if index == first else add_values(builder, result, part, terms)
         elif part is not None:
-            result = builder.shift(result, node.tensor(part), node.rounded(index))
+            result = builder.shift(result, node.tensor(part), node.rounded(index) + terms - 1)
     return result
 
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.graph.operations import Convolution, Pair, ReLU, Shape
+from steadynet.graph.operations import Convolution, Pair, Shape
 from steadynet.graph.pooling import AveragePool, MaxPool
-from steadynet.graph.rearrangements import Pad
+from steadynet.graph.rearrangements import Pad, Take
 from steadynet.interchange.onnx.files import UnsupportedError
 from steadynet.interchange.onnx.graph_builder import GraphBuilder, GraphValue
 from steadynet.interchange.onnx.node import OnnxNode
@@ -49,37 +49,37 @@ def convolution(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
 
 
 def max_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
-    """MaxPool. After a ReLU, where nothing is negative, padding with zeros is as good as padding with −∞."""
+    """MaxPool. Where PyTorch does not have its windows, they are written out side by side (``_Windows.apart``)."""
     if node.attributes.flag("storage_order"):
         raise UnsupportedError("MaxPool in column-major order")
     source = _images(node)
     windows = _windows(node, source)
-    before = builder.producer(source)
-    found = windows.in_torch()
-    if found is None and before and before.operation == ReLU():
-        source, windows = _pad_explicitly(builder, source, windows)
-        found = windows.in_torch()
-    if found is None:
-        raise UnsupportedError("MaxPool with other padding before than after")
-    operation = MaxPool(windows.kernel, windows.stride, found.padding, windows.dilation, found.ceil_mode)
-    return builder.add(operation, (*source.shape[:2], *windows.count()), source)
+    builder.reserve(sum(count * size for count, size in zip(windows.count(), windows.kernel, strict=True)))
+    apart = [windows.apart(axis) for axis in (0, 1)]
+    shape, found = (*source.shape[:2], *windows.count()), windows.in_torch()
+    if found is not None:
+        operation = MaxPool(windows.kernel, windows.stride, found.padding, windows.dilation, found.ceil_mode)
+        return builder.add(operation, shape, source)
+    source = builder.add(Take(2, apart[0]), (*source.shape[:2], len(apart[0]), source.shape[3]), source)
+    source = builder.add(Take(3, apart[1]), (*source.shape[:3], len(apart[1])), source)
+    return builder.add(MaxPool(windows.kernel, windows.kernel), shape, source)
 
 
 def average_pool(node: OnnxNode, builder: GraphBuilder) -> GraphValue:
     """AveragePool. Padding that PyTorch does not have is written out; a factor corrects for zeros that do not count."""
     source, counted = _images(node), node.attributes.flag("count_include_pad")
     windows = _windows(node, source)
-    if windows.dilation != (1, 1) or (windows.ceil_mode and counted and not windows.symmetric):
-        raise UnsupportedError("AveragePool with dilations, or with ceil_mode and other padding before than after")
     factor, found = torch.ones((), dtype=builder.dtype), windows.in_torch()
+    if windows.dilation != (1, 1) or (windows.ceil_mode and counted and not (windows.symmetric and found)):
+        raise UnsupportedError("AveragePool with dilations, or with ceil_mode and uneven or wide padding that counts")
     if found is None or (counted and not windows.symmetric):
+        pads = windows.covered()
         if not counted:
-            inside = F.pad(
-                torch.ones(1, 1, *source.shape[2:], dtype=builder.dtype), [*windows.pads[1], *windows.pads[0]]
-            )
+            inside = F.pad(torch.ones(1, 1, *source.shape[2:], dtype=builder.dtype), [*pads[1], *pads[0]])
             factor = 1 / F.avg_pool2d(inside, windows.kernel, windows.stride)
-        source, windows = _pad_explicitly(builder, source, windows)
-        found = _TorchArguments((0, 0), windows.ceil_mode)
+        image = tuple(length + sum(pad) for length, pad in zip(windows.image, pads, strict=True))
+        source = builder.add(Pad(((0, 0), *pads)), (*source.shape[:2], *image), source)
+        found = _TorchArguments((0, 0), ceil_mode=False)
     operation = AveragePool(windows.kernel, windows.stride, found.padding, found.ceil_mode, count_include_pad=counted)
     pooled = builder.add(operation, (*source.shape[:2], *windows.count()), source)
     return builder.multiply(pooled, factor, roundings=0 if factor.dim() == 0 else _ROUNDINGS_OF_CORRECTION)
@@ -183,6 +183,8 @@ class _Windows:
         windows as long as there are as many of them.
         """
         padding = (self.pads[0][0], self.pads[1][0])
+        if any(pad > size // 2 for pad, size in zip(padding, self.kernel, strict=True)):
+            return None  # PyTorch refuses more than half a kernel
         if self.symmetric:
             return _TorchArguments(padding, self.ceil_mode)
         both_sides = [(before, before) for before, _ in self.pads]
@@ -191,21 +193,40 @@ class _Windows:
                 return _TorchArguments(padding, ceil_mode)
         return None
 
+    def covered(self) -> list[Pair]:
+        """Return the padding that the windows reach, also those that ``ceil_mode`` adds, along each axis."""
+        result = []
+        for axis, count in enumerate(self.count()):
+            before = self.pads[axis][0]
+            end = (count - 1) * self.stride[axis] + self.dilation[axis] * (self.kernel[axis] - 1) + 1
+            result.append((before, max(0, end - before - self.image[axis])))
+        return result
+
+    def apart(self, axis: int) -> tuple[int, ...]:
+        """Return the pixels that each window sees along one axis, window by window.
+
+        Where a window reaches into the padding, it sees a pixel of its own once more, which changes no maximum.
+        """
+        length, cells, result = self.image[axis], range(self.kernel[axis]), list[int]()
+        for place in range(self.count()[axis]):
+            start = place * self.stride[axis] - self.pads[axis][0]
+            pixels = [start + cell * self.dilation[axis] for cell in cells]
+            inside = [pixel for pixel in pixels if 0 <= pixel < length]
+            if not inside:
+                raise UnsupportedError("a dilated window that sees nothing but padding")
+            result += [pixel if 0 <= pixel < length else inside[0] for pixel in pixels]
+        return tuple(result)
+
 
 def _windows(node: OnnxNode, source: GraphValue) -> _Windows:
     kernel, stride = _pair(node, "kernel_shape", None), _pair(node, "strides", (1, 1))
     dilation, ceil_mode = _pair(node, "dilations", (1, 1)), node.attributes.flag("ceil_mode")
     pads = _pads(node, source.shape, kernel, stride, dilation)
+    if any(max(pad) >= size for pad, size in zip(pads, kernel, strict=True)):
+        raise UnsupportedError("padding that is as wide as the window, which ONNX Runtime refuses")
     windows = _Windows((source.shape[2], source.shape[3]), kernel, stride, dilation, pads, ceil_mode)
     _check_window_count(windows.count())
     return windows
-
-
-def _pad_explicitly(builder: GraphBuilder, source: GraphValue, windows: _Windows) -> tuple[GraphValue, _Windows]:
-    """Add the padding, with zeros, as a node of its own; return the padded image and the same windows on it."""
-    height, width = (length + sum(pad) for length, pad in zip(windows.image, windows.pads, strict=True))
-    padded = builder.add(Pad(((0, 0), *windows.pads)), (*source.shape[:2], height, width), source)
-    return padded, replace(windows, image=(height, width), pads=[(0, 0), (0, 0)])
 
 
 def _padded_kernel(weight: Tensor, pads: list[Pair], padding: Pair, dilation: Pair, builder: GraphBuilder) -> Tensor:
