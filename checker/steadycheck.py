@@ -36,7 +36,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-VERSION = "0.2.3"
+VERSION = "0.2.4"
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Shape = tuple[int, ...]
@@ -179,7 +179,7 @@ class Network:
         constants = [node for node in graph.node if node.op_type == "Constant"]
         named = [(node.output[0], self._attributes(node, value=None)["value"]) for node in constants]
         for name, tensor in [*((weight.name, weight) for weight in graph.initializer), *named]:
-            require(name not in self.tensors, f"{name} is there twice")
+            require(name and name not in self.tensors, f"the name {name!r} is empty, or there twice")
             require(tensor.data_location == onnx.TensorProto.DEFAULT, "weights outside the file are not read")
             array = onnx.numpy_helper.to_array(tensor)
             require(array.dtype in (np.float32, np.float64, np.int64), f"the type of {name} is not known")
@@ -190,7 +190,7 @@ class Network:
                 self.heaviest = max(self.heaviest, float(np.abs(array).max(initial=0)))
             self.tensors[name] = array
         inputs = [entry for entry in graph.input if entry.name not in self.tensors]
-        require(len(inputs) == 1 and len(graph.output) == 1, "the network must have one input and one output")
+        require(len(inputs) == len(graph.output) == 1 and inputs[0].name, "one input and one output with names, please")
         kind = inputs[0].type.tensor_type
         require({1: {np.dtype("f4")}, 11: {np.dtype("f8")}}.get(kind.elem_type) == kinds, "one precision, please")
         dims = [dim.dim_value for dim in kind.shape.dim]
@@ -219,7 +219,7 @@ class Network:
         read = getattr(self, "_move" if node.op_type in MOVES else OPERATORS.get(node.op_type, ""), None)
         require(read is not None and node.domain in ("", "ai.onnx"), f"the operator {node.op_type} is not known")
         require(all(name in self.tensors for name in node.input), f"{node.op_type} reads what is not there")
-        require(len(node.output) == 1 and node.output[0] not in self.tensors, f"the output of {node.op_type}")
+        require(len(node.output) == 1 and node.output[0] not in ("", *self.tensors), f"the output of {node.op_type}")
         self.tensors[node.output[0]] = read(node, *(self.tensors[name] for name in node.input))
 
     def _attributes(self, node: onnx.NodeProto, **default: Any) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Network:
         given = self._attributes(node, alpha=1.0, beta=1.0, transA=0, transB=0)
         require(given["alpha"] == given["beta"] == 1, "Gemm with factors: where they round is not known")
         weight = self._weights(w, 2) if given["transB"] else self._weights(w, 2).T
-        require(len(self._value(x).shape) == 2 and not given["transA"], "Gemm does not fit its input")
+        require(self._value(x).shape[:-1] == (1,) and not given["transA"], "Gemm does not fit its input")
         bias = 0.0 if b is None else self._weights(b, fits=(1, len(weight)))
         return self._matrix(x, weight, (1, len(weight)), x.shape[1], bias)
 

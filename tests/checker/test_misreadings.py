@@ -105,6 +105,10 @@ ODD = {  # nodes, weights, shape of the input, a point, which output is at least
         [node("BatchNormalization", ["x", *BN], ["y"])],
         dict(zip(BN, (f4(1e-3), f4(0), f4(0), f4(-9.999e-6)), strict=True)), (1, 1), [1], 0, 1.0,
     ),
+    "Gemm of two rows": (
+        [node("Reshape", ["x", "s"], ["r"]), node("Gemm", ["r", "w"], ["g"]), node("Gather", ["g", "last"], ["y"])],
+        {"w": f4([1]), "s": i8(2, 1), "last": i8(-1)}, (1, 2), [0, 3], 0, 2.0,
+    ),
     "a factor that overflows": (
         [node("Gemm", ["x", "w"], ["y"], alpha=1e-30)], {"w": np.full((10, 1), 1e38, "f4")}, (1, 10), [1] * 10, 0, 1e10
     ),
@@ -147,12 +151,15 @@ def test_a_property_that_could_be_misread_is_refused(violated: str) -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
+        [node("Constant", [], [""], value=numpy_helper.from_array(f4(-5))), node("Gemm", ["x", "w", ""], ["y"])],
         [node("Reshape", ["x", "x"], ["y"])],  # a shape that depends on the input
         [node("Concat", ["x", "i"], ["y"], axis=0)],
         [node("Concat", ["x", "x"], ["y"])],  # along which axis?
         [node("Gather", ["i", "x"], ["y"])],
         [node("Pad", ["x", "p"], ["y"], mode="edge")],
         [node("Gemm", ["x", "w"], ["y"], transA=1)],
+        [node("Reshape", ["x", "s"], ["r"]), node("Gemm", ["r", "v"], ["y"])],  # two rows
+        [node("Gemm", ["x", "w"], [""]), node("Gemm", ["x", "w", ""], ["y"])],  # an output without a name
         [node("MatMul", ["x", "x"], ["y"])],
         [node("Mul", ["x", "x"], ["y"])],
         [node("Relu", ["x"], ["y"], alpha=1.0)],
@@ -160,9 +167,15 @@ def test_a_property_that_could_be_misread_is_refused(violated: str) -> None:
     ],
 )
 def test_a_network_that_could_be_misread_is_refused(nodes: list[onnx.NodeProto]) -> None:
-    weights = {"i": i8(0, 1), "p": i8(0, 0, 0, 1), "w": f4([1, 0], [0, 1])}
+    weights = {"i": i8(0, 1), "p": i8(0, 0, 0, 1), "w": f4([1, 0], [0, 1]), "s": i8(2, 1), "v": f4([1])}
     with pytest.raises(steadycheck.Refused):
         steadycheck.read_network(network_of(nodes, weights, (1, 2)))
+
+
+def test_weights_without_a_name_are_no_bias() -> None:
+    """In ONNX, an empty name says that an input is left out: the network computes x, not x − 5."""
+    with pytest.raises(steadycheck.Refused, match="name"):
+        steadycheck.read_network(network_of([node("Gemm", ["x", "w", ""], ["y"])], {"w": f4([1]), "": f4(-5)}, (1, 1)))
 
 
 def test_what_is_not_odd_is_believed() -> None:
