@@ -18,7 +18,7 @@ from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.runs.trained import TrainedNetwork
 from steadynet.verification.guarantees import count_guarantees
-from steadynet.verification.proofs.folder import ProofFolder
+from steadynet.verification.proofs.folder import ProofFolder, robustness_file
 from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.replay import replay_counterexample
@@ -164,14 +164,22 @@ class RunVerification:
             wanted = places.get((row.key, row.eps, row.index))
             if wanted is None:
                 continue
-            complete = row.verdict is not Verdict.UNSAT or self.proofs is None or self.proofs.has(_name(row))
-            if not fresh and complete and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted):
+            usable = not fresh and row.counts_for(self.verifier.timeout) and self._replays(row, *wanted)
+            if usable and self._is_settled(row, *wanted):
                 self.rows[wanted] = row
             else:
                 dropped.add(row)
         file = VerdictFile(self.run)
         file.update(lambda rows: [row for row in rows if row not in dropped])
         return file
+
+    def _is_settled(self, row: Row, eps: float, position: int) -> bool:
+        """Return whether a stored verdict has the proof that it needs, if any. A proof of something else is removed."""
+        if self.proofs is None:
+            return True
+        content = robustness_file(self._properties(eps), position, self.classes())
+        self.proofs.settle(_name(row), content, row.verdict)
+        return row.verdict is not Verdict.UNSAT or self.proofs.has(_name(row), content)
 
     def _replays(self, row: Row, eps: float, position: int) -> bool:
         """Return whether the stored counterexample of a row replays; True for a row without one."""
@@ -195,12 +203,12 @@ class RunVerification:
 
     def _decide(self, eps: float, positions: Tensor, file: VerdictFile, on_row: Callable[[Row], None]) -> None:
         properties = self._properties(eps)[positions]
-        proved: list[tuple[int, Result]] = []  # their proofs are written afterwards, so that no property waits for one
+        found: list[tuple[int, Result]] = []  # proofs are written afterwards, so that no property waits for one
 
         def record(number: int, result: Result) -> None:
             position = int(positions[number])
-            if self.proofs is not None and result.verdict is Verdict.UNSAT:
-                proved.append((number, result))
+            if self.proofs is not None:
+                found.append((number, result))
             checked = replay_counterexample(properties, number, _on_cpu(result))
             row = self._row(eps, position, checked)
             file.add(row, checked.counterexample)
@@ -208,7 +216,7 @@ class RunVerification:
             on_row(row)
 
         self.verifier.verify(self._on_device(properties), record)
-        for number, result in proved:
+        for number, result in found:
             assert self.proofs is not None
             row = self.rows[eps, int(positions[number])]
             self.proofs.write_robustness(_name(row), properties, number, self.classes(), result)

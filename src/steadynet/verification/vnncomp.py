@@ -21,7 +21,7 @@ from steadynet.interchange.vnnlib.property import DeclaredTensor, Vector
 from steadynet.interchange.vnnlib.version2 import format_number
 from steadynet.verification.proofs.recording import recording
 from steadynet.verification.properties import DecidedBy, Guarantee, Reason, Result, Verdict
-from steadynet.verification.property_network import BoxProperties, as_robustness, rounded
+from steadynet.verification.property_network import BoxProperties, as_robustness, check_numbers, rounded
 from steadynet.verification.search.hints import ProofHints
 from steadynet.verification.verifiers import make_verifier
 from steadynet.verification.verifiers.branch_and_bound import CLOCKS
@@ -186,11 +186,12 @@ class _InstanceDecider:
         self.boxes: list[Result] = []  # of the boxes that are proved, or where more time would not help
         self.again: list[BoxProperties] = []  # boxes whose counterexample does not replay: there may be a clearer one
         self._check_sizes(instance)
+        check_numbers(self.property, self.dtype)
 
     def decide(self) -> InstanceResult:
         """Give each box its share of the time, then share what is left among the boxes that timed out."""
         for disjunct in self.property.disjuncts:
-            if not len(disjunct.bound) and bool(np.all(disjunct.lower <= disjunct.upper)):
+            if not len(disjunct.bound) and not disjunct.is_empty:
                 middle = self._inside((disjunct.lower + disjunct.upper) / 2, disjunct.lower, disjunct.upper)
                 return self._confirmed(middle, DecidedBy.NO_OUTPUT_CONSTRAINT) or InstanceResult(Verdict.ERROR)
         waiting = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,7 +12,13 @@ from torch import nn
 import steadycheck
 from steadynet import verify
 from steadynet.attacks.region import InputRegion
+from steadynet.data import Images
 from steadynet.errors import UserError
+from steadynet.runs.directory import RunDirectory
+from steadynet.runs.trained import TrainedNetwork
+from steadynet.verification.proofs.folder import ProofFolder
+from steadynet.verification.run import RunVerification
+from steadynet.verification.verifiers import make_verifier
 
 
 def network() -> nn.Module:
@@ -60,3 +67,44 @@ def test_the_box_in_the_file_is_the_box_that_was_proved(tmp_path: Path) -> None:
     proved = InputRegion.around(image, 0.003)
     assert violation.lower.tolist() == proved.lower.flatten().double().tolist()
     assert violation.upper.tolist() == proved.upper.flatten().double().tolist()
+
+
+def decided(folder: Path, network: nn.Module, image: list[float], label: int) -> str:
+    """The verdict on one image in a run with proofs, in which stored verdicts are used again."""
+    trained = TrainedNetwork(network, {}, RunDirectory(folder))
+    test = Images(torch.tensor(image).view(1, 1, 2, 2), torch.tensor([label]))
+    verifier, proofs = make_verifier("branch_and_bound", {"timeout": 20.0}), ProofFolder(folder / "proofs")
+    verification = RunVerification(trained, test, torch.tensor([0]), [0.01], verifier, "by hand", proofs=proofs)
+    verification.decide()
+    return verification.rows[0.01, 0].verdict.value
+
+
+def test_a_proof_counts_for_its_own_property_only(tmp_path: Path) -> None:
+    """Two data sets have an image with the number 0. Each time, the proof is that of the image that was asked for."""
+    chosen = nn.Sequential(nn.Flatten(), nn.Linear(4, 4, bias=False), nn.ReLU(), nn.Linear(4, 2, bias=False))
+    chosen[1].weight.data.copy_(torch.eye(4))
+    chosen[3].weight.data.copy_(torch.tensor([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]))  # which row is brighter
+    one, other = [0.75, 0.5, 0.25, 0.25], [0.5, 0.75, 0.25, 0.5]
+    for image in (one, other, one):
+        assert decided(tmp_path, chosen, image, 0) == "unsat"
+        (proof,) = (tmp_path / "proofs").glob("*.proof")
+        assert steadycheck.main([str(tmp_path / "proofs")]) == 0
+        known = steadycheck.read_network((tmp_path / "proofs" / "model.onnx").read_bytes())
+        (violation,) = steadycheck.read_property(proof.with_suffix(".vnnlib").read_bytes(), known)
+        assert violation.lower == pytest.approx(np.array(image) - 0.01)
+    assert decided(tmp_path, chosen, one, 1) == "sat"
+    assert sorted(path.name for path in (tmp_path / "proofs").iterdir()) == ["model.onnx"]
+    assert decided(tmp_path, chosen, one, 0) == "unsat"
+    assert decided(tmp_path, chosen, one, 1) == "sat"  # stored
+    assert sorted(path.name for path in (tmp_path / "proofs").iterdir()) == ["model.onnx"]
+
+
+def test_a_damaged_proof_is_written_anew(tmp_path: Path) -> None:
+    image = [0.75, 0.5, 0.25, 0.25]
+    label = int(network()(torch.tensor(image).view(1, 1, 2, 2)).argmax())
+    assert decided(tmp_path, network(), image, label) == "unsat"
+    (proof,) = (tmp_path / "proofs").glob("*.proof")
+    content = proof.read_bytes()
+    proof.write_bytes(content[:-1])
+    assert decided(tmp_path, network(), image, label) == "unsat"
+    assert proof.read_bytes() == content

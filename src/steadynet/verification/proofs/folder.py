@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -12,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 from steadynet.files import write_atomically
 from steadynet.graph.operations import Shape
 from steadynet.graph.rounding import Arithmetic
@@ -49,11 +50,13 @@ class ProofFolder:
 
     Attributes:
         path: The folder.
+        sha256: The hash of the network's file, once it is known.
         missing: Per property without a proof, its name and the reason.
         written: The names of the properties whose proof was written.
     """
 
     path: Path
+    sha256: bytes = b""
     missing: dict[str, str] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     _network: Network | None = None
@@ -67,9 +70,30 @@ class ProofFolder:
         """The proof of a property."""
         return self.path / f"{name}.proof"
 
-    def has(self, name: str) -> bool:
-        """Whether a property has a proof here."""
-        return self.proof(name).is_file()
+    def has(self, name: str, property_file: bytes) -> bool:
+        """Whether a property has a proof here: one of this network and this property, by the hashes that it holds."""
+        from steadycheck import Refused, Source
+
+        try:
+            if self._property(name).read_bytes() != property_file:
+                return False
+            hashes = Source(self.proof(name).read_bytes()).array("u1", 64).astype(np.uint8).tobytes()
+        except (OSError, Refused):
+            return False
+        return hashes == self.sha256 + hashlib.sha256(property_file).digest()
+
+    def settle(self, name: str, property_file: bytes, verdict: Verdict) -> None:
+        """Remove a proof that a property of this name should not have: of something else, or of what is refuted."""
+        if verdict is Verdict.SAT or not self.has(name, property_file):
+            self._remove(name)
+
+    def _property(self, name: str) -> Path:
+        return self.path / f"{name}.vnnlib"
+
+    def _remove(self, name: str) -> None:
+        if self.proof(name).is_file():
+            self.proof(name).unlink()
+            self._property(name).unlink(missing_ok=True)
 
     def export(self, network: nn.Module, shape: Shape) -> None:
         """Write a network of PyTorch; if another one was here, its proofs are removed."""
@@ -97,10 +121,10 @@ class ProofFolder:
         require_steadycheck()
         from steadynet.verification.proofs.writing import open_network
 
-        self._network = open_network(content)
+        self._network, self.sha256 = open_network(content), hashlib.sha256(content).digest()
         if not self.model.is_file() or self.model.read_bytes() != content:
             for earlier in self.path.glob("*.proof"):
-                earlier.unlink()
+                self._remove(earlier.stem)
             write_atomically(self.model, lambda path: path.write_bytes(content))
 
     def write(
@@ -113,6 +137,8 @@ class ProofFolder:
     ) -> None:
         """Prove a property again and write its files; or note why that was not possible.
 
+        A proof of something else with this name is removed.
+
         Args:
             name: The name of the files.
             property_file: The content of the VNN-LIB file.
@@ -124,6 +150,7 @@ class ProofFolder:
         from steadynet.verification.proofs.writing import prove
 
         assert self._network is not None
+        self.settle(name, property_file, Verdict.UNSAT)
         try:
             proof = prove(
                 self._network,
@@ -133,19 +160,21 @@ class ProofFolder:
                 seconds=SECONDS,
                 known=known,
             )
+            write_atomically(self._property(name), lambda path: path.write_bytes(property_file))
+            write_atomically(self.proof(name), lambda path: path.write_bytes(proof))
+            self.written.append(name)
         except NoProofError as error:
             self.missing[name] = str(error)
-            return
-        write_atomically(self.path / f"{name}.vnnlib", lambda path: path.write_bytes(property_file))
-        write_atomically(self.proof(name), lambda path: path.write_bytes(proof))
-        self.written.append(name)
+        except Exception as error:  # a verdict does not depend on its proof: whatever goes wrong here, it stays
+            self.missing[name] = f"it could not be written: {type(error).__name__}: {one_line(error)}"
 
     def write_robustness(self, name: str, properties: Properties, index: int, classes: int, result: Result) -> None:
-        """The same for a robustness property that was just proved."""
-        if result.verdict is not Verdict.UNSAT:
-            return
+        """The same for a robustness property that was just decided. If it was not proved, see :meth:`settle`."""
         box, label = properties.region[index : index + 1], int(properties.labels[index])
-        content = format_robustness(box.lower, box.upper, label, classes).encode()
+        content = robustness_file(properties, index, classes)
+        if result.verdict is not Verdict.UNSAT:
+            self.settle(name, content, result.verdict)
+            return
         hints = result.hints if isinstance(result.hints, ProofHints) else None
         exact = result.arithmetic is Arithmetic.EXACT
         self.write(name, content, lambda corners: hints, exact, _violations(box, label, classes))
@@ -155,6 +184,12 @@ class ProofFolder:
         reasons = sorted(set(self.missing.values()))
         line = f"{proved - len(self.missing)} of {proved} proofs written: {self.path} (check them with steadycheck)"
         return line + "".join(f"\nno proof: {reason}" for reason in reasons[:3])
+
+
+def robustness_file(properties: Properties, index: int, classes: int) -> bytes:
+    """The content of the VNN-LIB file of a robustness property."""
+    box = properties.region[index : index + 1]
+    return format_robustness(box.lower, box.upper, int(properties.labels[index]), classes).encode()
 
 
 def _violations(box: InputRegion, label: int, classes: int) -> list[Violation]:

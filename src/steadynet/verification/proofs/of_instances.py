@@ -1,14 +1,20 @@
-"""Proofs of VNN-COMP instances: one folder per network, with copies of the files that the proofs speak of."""
+"""Proofs of VNN-COMP instances: one folder per network, with copies of the files that the proofs speak of.
+
+Folders and files are named after the files and their contents, as several networks or properties may have one name, and
+a file that is changed becomes another one. So a proof is never taken for that of a file with another content.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steadynet.errors import UserError
+from steadynet.errors import UserError, one_line
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.proofs.folder import ProofFolder, require_steadycheck
+from steadynet.verification.properties import Verdict
 from steadynet.verification.vnncomp import Instance, InstanceResult
 
 
@@ -17,7 +23,7 @@ class InstanceProofs:
     """Writes the proofs of instances below one folder."""
 
     path: Path
-    _folders: dict[Path, ProofFolder] = field(default_factory=dict)
+    _folders: dict[str, ProofFolder] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     written: int = 0
 
@@ -25,34 +31,37 @@ class InstanceProofs:
         require_steadycheck()
 
     def has(self, instance: Instance) -> bool:
-        """Whether an instance has a proof already."""
-        return ProofFolder(self.path / _stem(instance.network)).has(_stem(instance.property_file))
+        """Whether an instance, as its files are now, has a proof already."""
+        try:
+            network, content = _content(instance.network), _content(instance.property_file)
+        except OSError:
+            return False
+        folder = ProofFolder(self.path / _name(instance.network, network), hashlib.sha256(network).digest())
+        return folder.has(_name(instance.property_file, content), content)
 
     def write(self, instance: Instance, result: InstanceResult) -> None:
         """Write the proof of an instance that was proved with hints; or note why there is none."""
-        name, hints = _stem(instance.property_file), result.hints
-        if hints is None:
-            return
-        content = instance.property_file.read_bytes()
-        content = gzip.decompress(content) if instance.property_file.suffix == ".gz" else content
+        called = f"{instance.network.name}, {instance.property_file.name}"
         try:
-            folder = self._folder(instance.network)
-        except UserError as error:
-            self.missing[name] = str(error)
+            network, content = _content(instance.network), _content(instance.property_file)
+            name, place = _name(instance.property_file, content), _name(instance.network, network)
+            if result.verdict is Verdict.SAT:
+                ProofFolder(self.path / place).settle(name, content, result.verdict)
+            if result.hints is None:
+                return
+            if place not in self._folders:
+                folder = ProofFolder(self.path / place)
+                folder.open(network)
+                self._folders[place] = folder
+        except (UserError, OSError) as error:
+            self.missing[called] = one_line(error)
             return
-        folder.write(name, content, hints.get, exact=result.arithmetic is Arithmetic.EXACT)
+        folder = self._folders[place]
+        folder.write(name, content, result.hints.get, exact=result.arithmetic is Arithmetic.EXACT)
         if name in folder.missing:
-            self.missing[name] = folder.missing[name]
+            self.missing[called] = folder.missing[name]
         else:
             self.written += 1
-
-    def _folder(self, network: Path) -> ProofFolder:
-        if network not in self._folders:
-            folder = ProofFolder(self.path / _stem(network))
-            content = network.read_bytes()
-            folder.open(gzip.decompress(content) if network.suffix == ".gz" else content)
-            self._folders[network] = folder
-        return self._folders[network]
 
     def described(self) -> str:
         """How many proofs there are, in a few lines."""
@@ -60,5 +69,12 @@ class InstanceProofs:
         return "\n".join(lines + [f"no proof of {name}: {reason}" for name, reason in self.missing.items()])
 
 
-def _stem(file: Path) -> str:
-    return file.name.removesuffix(".gz").removesuffix(".vnnlib").removesuffix(".onnx")
+def _content(file: Path) -> bytes:
+    content = file.read_bytes()
+    return gzip.decompress(content) if file.suffix == ".gz" else content
+
+
+def _name(file: Path, content: bytes) -> str:
+    """The name of a file without its ending, and the begin of the hash of its content."""
+    stem = file.name.removesuffix(".gz").removesuffix(".vnnlib").removesuffix(".onnx")
+    return f"{stem}-{hashlib.sha256(content).hexdigest()[:8]}"
