@@ -21,6 +21,7 @@ from steadynet.bounds.substitution import (
     held,
     lost_by_cancelling,
     through_convolution_on_patches,
+    through_few_unstable,
     through_maximum,
     through_scale_on_patches,
 )
@@ -167,11 +168,13 @@ class Trail:
         behind: per ReLU position, the coefficients behind that ReLU.
         on_input: (n, \\*shape of the input), the coefficients on the input; None if nothing depends on it.
         constant: (n,), the constants.
+        is_all: whether nothing else is wanted of the pass. Then its bounds lack what the input adds to them.
     """
 
     behind: dict[int, Tensor] = field(default_factory=dict)
     on_input: Tensor | None = None
     constant: Tensor | None = None
+    is_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,8 +215,11 @@ class RelaxedNetwork:
         zero = torch.zeros(len(query), dtype=self._sums_in, device=query.functions.coefficients.device)
         if trail is not None:
             trail.constant = (zero + constant).detach()
-        if 0 in pending:
-            constant = constant + self._smallest_on_box(pending[0], query.owner, trail)
+        if 0 in pending and trail is not None:
+            pending[0] = pending[0].whole(self.network.shapes[0])
+            trail.on_input = pending[0].coefficients
+        if 0 in pending and (trail is None or not trail.is_all):
+            constant = constant + self._smallest_on_box(pending[0], query.owner)
         return LowerBound(zero + constant, None if self.errors is None else zero + error + self._underflow(query.owner))
 
     @property
@@ -281,11 +287,8 @@ class RelaxedNetwork:
             carried = carried - multipliers
         return [functions.with_coefficients(carried)], added
 
-    def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None, trail: Trail | None) -> Tensor:
+    def _smallest_on_box(self, functions: LinearFunctions, owner: Tensor | None) -> Tensor:
         """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
-        if trail is not None:
-            functions = functions.whole(self.network.shapes[0])
-            trail.on_input = functions.coefficients
         coefficients = functions.coefficients
         centre, half = functions.gather_all(self._centre_and_half_width, owner)
         return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
@@ -304,6 +307,10 @@ def _through_relu(
     position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, proof: bool
 ) -> tuple[list[LinearFunctions], Tensor]:
     """Positive coefficients take the lower line, negative ones the upper line: a lower bound of A · r(z)."""
+    if query.slopes is None and query.multipliers is None and functions.patch is None:
+        few = lines.unstable_columns(query.owner)
+        if few is not None:
+            return through_few_unstable(functions, query.owner, lines, few, proof)
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
         lower_slope, difference, shift = functions.gather_all(lines.drawn, owner)

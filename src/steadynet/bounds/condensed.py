@@ -4,8 +4,9 @@ What remains are the unstable ReLUs. The input of each is a linear function of t
 ReLUs before it, so one matrix per layer says everything that a search over their signs needs. The more stable a network
 is, the smaller the matrices are.
 
-The matrices are rounded, so bounds of the condensed network are no proofs. They find slopes and multipliers; a pass
-over the whole network with the same slopes and multipliers is the proof.
+The matrices are rounded, so bounds of the condensed network are no proofs by themselves. They find slopes and
+multipliers; a pass over the whole network with the same slopes and multipliers is the proof. Or else the rounding of
+every row is counted while it is computed (:class:`RowErrors`), for :mod:`condensed_proof`.
 
 All values are stored in columns, one per subproblem: (neurons, subproblems).
 """
@@ -13,16 +14,15 @@ All values are stored in columns, one per subproblem: (neurons, subproblems).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
-from steadynet.bounds.crown import OutOfTimeError, functions_at_once
-from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.backward import BoundedNetwork
+from steadynet.bounds.extraction import Extraction, RowErrors, Rows
 from steadynet.bounds.relaxation import Relaxation
 from steadynet.bounds.sparse import sparse_forms
 from steadynet.graph.operations import Interval, ReLU
@@ -48,6 +48,13 @@ class Matrix:
     def entries(self) -> int:
         """How many numbers it holds."""
         return self.matrix.numel() if self.matrix.layout == torch.strided else self.matrix.values().numel()
+
+    @property
+    def longest_column(self) -> int:
+        """How many entries of one column are not zero, at most."""
+        if self.transposed.layout == torch.strided:
+            return len(self.matrix)
+        return int(self.transposed.crow_indices().diff().max()) if self.entries else 0
 
     def dense(self) -> Tensor:
         """The matrix with its zeros."""
@@ -108,6 +115,7 @@ class CondensedNetwork:
         lines: the two lines of every unstable ReLU, (neurons, 1) each.
         floor: (neurons, 1), the ReLU's own slope below zero.
         box: the box, (inputs, 1).
+        errors: of the rows of all neurons, and of the margins; None if nobody asked for proofs.
     """
 
     whole: BoundedNetwork
@@ -118,6 +126,7 @@ class CondensedNetwork:
     lines: Relaxation
     floor: Tensor
     box: Interval
+    errors: tuple[RowErrors, RowErrors] | None = None
 
     @property
     def inputs(self) -> int:
@@ -147,15 +156,24 @@ class CondensedNetwork:
 
 def condensed_size(whole: BoundedNetwork) -> int:
     """How many entries the matrices of a condensed network would have, if none were zero."""
-    entries, before = 0, whole.box.lower[0].numel()
-    for relu in whole.graph.relus:
-        unstable = int(whole.bounds[relu].unstable().sum())
+    return condensed_sizes(whole)[0]
+
+
+def condensed_sizes(bounded: BoundedNetwork) -> list[int]:
+    """The same per property of a network over several boxes."""
+    before = torch.full((len(bounded.box.lower),), bounded.box.lower[0].numel(), device=bounded.box.lower.device)
+    entries = torch.zeros_like(before)
+    for known in bounded.relus():
+        unstable = known.unstable().flatten(1).sum(1)
         entries, before = entries + unstable * before, before + unstable
-    return entries
+    return [int(number) for number in entries.tolist()]
 
 
 def condense(
-    whole: BoundedNetwork, margins: Tensor, memory: int, out_of_time: Callable[[], bool] = lambda: False
+    whole: BoundedNetwork,
+    margins: Tensor,
+    memory: int,
+    out_of_time: Callable[[], bool] = lambda: False,
 ) -> CondensedNetwork:
     """Substitute the stable ReLUs of a network over one box.
 
@@ -168,78 +186,69 @@ def condense(
     Raises:
         OutOfTimeError: ``out_of_time`` said yes.
     """
-    extraction = _Extraction(whole, memory, out_of_time)
+    return condense_each([whole], whole, margins[None], memory, out_of_time)[0]
+
+
+def condense_each(
+    wholes: Sequence[BoundedNetwork],
+    together: BoundedNetwork,
+    margins: Tensor,
+    memory: int,
+    out_of_time: Callable[[], bool] = lambda: False,
+    proofs: bool = False,
+) -> list[CondensedNetwork]:
+    """Condense the network over the box of each of several properties, which takes less time than one by one.
+
+    Args:
+        wholes: the network over the box of each property; it has no maxima.
+        together: the network over all of these boxes.
+        margins: (properties, margins, outputs), the margins as coefficients of the output.
+        memory: bytes that a backward pass may take.
+        out_of_time: is asked between backward passes.
+        proofs: whether to count the rounding of every row, so that bounds can be proofs.
+
+    Raises:
+        OutOfTimeError: ``out_of_time`` said yes.
+    """
+    extraction = Extraction(together, memory, out_of_time, proofs)
+    layers = [(relu, extraction.neurons(relu)) for relu in together.graph.relus]
+    found = extraction.margins(margins)
+    return [
+        _joined(whole, [(relu, rows[number]) for relu, rows in layers], found[number])
+        for number, whole in enumerate(wholes)
+    ]
+
+
+def _joined(whole: BoundedNetwork, found: Sequence[tuple[int, Rows]], margins: Rows) -> CondensedNetwork:
+    """The condensed network of one property from its rows."""
     layers: list[CondensedLayer] = []
-    none = margins.new_zeros(0, 1)
+    none = whole.box.lower.new_zeros(0, 1)
     bounds, floors = [Interval(none, none)], [none]
     lines = [Relaxation(none, none, none)]
     first = 0
-    for relu in whole.graph.relus:
+    for relu, rows in found:
         operation, known = whole.graph.producer(relu).operation, whole.bounds[relu]
         assert isinstance(operation, ReLU)
-        chosen = known.unstable()
-        if not bool(chosen.any()):
+        elements = known.unstable().flatten().nonzero().flatten()
+        if not len(elements):
             continue
-        matrix, constant = extraction.neurons(whole.graph.source(relu), chosen, layers)
-        elements = chosen.flatten().nonzero().flatten()
-        rows = slice(first, first + len(elements))
-        layers.append(CondensedLayer(relu, tuple(known.lower.shape[1:]), elements, Matrix.of(matrix), constant, rows))
+        numbers, shape = slice(first, first + len(elements)), tuple(known.lower.shape[1:])
+        layers.append(CondensedLayer(relu, shape, elements, Matrix.of(rows.matrix), rows.constant, numbers))
         bounds.append(Interval(*(side.flatten()[elements, None] for side in known)))
         floors.append(torch.full_like(bounds[-1].lower, operation.slope))
         lines.append(Relaxation.crown(bounds[-1], operation.slope))
         first += len(elements)
-    matrix, constants = extraction.functions(whole.output, LinearFunctions(margins), layers)
     joined = Relaxation(
         torch.cat([line.lower_slope for line in lines]),
         torch.cat([line.upper_slope for line in lines]),
         torch.cat([line.upper_shift for line in lines]),
     )
     every = Interval(torch.cat([part.lower for part in bounds]), torch.cat([part.upper for part in bounds]))
-    box = Interval(*(side.flatten()[:, None] for side in whole.box))
+    box, errors = Interval(*(side.flatten()[:, None] for side in whole.box)), None
+    if margins.errors is not None:
+        of_neurons = [rows.errors for _, rows in found if rows.errors is not None]
+        errors = RowErrors.joined([RowErrors.none(none.device), *of_neurons]), margins.errors
     return CondensedNetwork(
-        whole, tuple(layers), matrix.t().contiguous(), constants, every, joined, torch.cat(floors), box
-    )
-
-
-class _Extraction:
-    """Backward passes in which a stable ReLU is linear and an unstable one is an input of its own."""
-
-    def __init__(self, whole: BoundedNetwork, memory: int, out_of_time: Callable[[], bool]) -> None:
-        zero = torch.zeros_like(whole.box.lower)
-        self.network = replace(whole, box=Interval(zero, zero), rounding=None)
-        self.memory, self.out_of_time = memory, out_of_time
-        lines = {}
-        for relu in whole.graph.relus:
-            operation, known = whole.graph.producer(relu).operation, whole.bounds[relu]
-            assert isinstance(operation, ReLU)
-            slope = torch.where(known.lower >= 0, 1.0, torch.where(known.upper <= 0, operation.slope, 0.0))
-            lines[relu] = Relaxation(slope, slope, torch.zeros_like(slope), operation.slope)
-        self.relaxed = RelaxedNetwork(self.network, lines)
-
-    def neurons(self, position: int, chosen: Tensor, before: Sequence[CondensedLayer]) -> tuple[Tensor, Tensor]:
-        """Some neurons of a value as functions of the input and of the unstable ReLUs before it."""
-        at_once = functions_at_once(self.network, position, self.memory)
-        shape, dtype = self.network.shapes[position], self.network.box.lower.dtype
-        found = [
-            self.functions(position, single_neurons(some, shape, dtype)[0], before)
-            for some in chosen.nonzero().split(at_once)
-        ]
-        return torch.cat([matrix for matrix, _ in found]), torch.cat([constant for _, constant in found])
-
-    def functions(
-        self, position: int, functions: LinearFunctions, before: Sequence[CondensedLayer]
-    ) -> tuple[Tensor, Tensor]:
-        """Linear functions of a value: (n, inputs + unstable neurons before), and their constants (n,)."""
-        if self.out_of_time():
-            raise OutOfTimeError
-        trail, count = Trail(), len(functions)
-        owner = torch.zeros(count, dtype=torch.long, device=functions.coefficients.device)
-        with torch.no_grad():
-            constant = self.relaxed.lower(BoundQuery(position, functions, owner), trail).value
-        inputs = self.network.box.lower[0].numel()
-        parts = [constant.new_zeros(count, inputs) if trail.on_input is None else trail.on_input.flatten(1)]
-        for layer in before:
-            behind = trail.behind.get(layer.position)
-            none = constant.new_zeros(count, len(layer.elements))
-            parts.append(none if behind is None else behind.flatten(1)[:, layer.elements])
-        return torch.cat(parts, 1), constant
+        whole, tuple(layers), margins.matrix.t().contiguous(), margins.constant, every, joined, torch.cat(floors), box,
+        errors,
+    )  # fmt: skip

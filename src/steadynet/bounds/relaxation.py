@@ -15,6 +15,8 @@ from steadynet.bounds.s_shaped_lines import MovableLines
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import LONG_SUM, underflow_unit, unit_roundoff
 
+FEW_UNSTABLE = 0.3  # share of the ReLUs of a layer, up to which only these take two lines
+
 
 @dataclass(frozen=True)
 class Relaxation:
@@ -65,6 +67,23 @@ class Relaxation:
     def drawn(self) -> WindowedLayers:
         """What a pass with these lines needs: lower slopes, differences of slopes, upper shifts."""
         return WindowedLayers([self.lower_slope, self.difference, self.upper_shift])
+
+    @cached_property
+    def lower_lines(self) -> WindowedLayers:
+        """The lower slopes alone."""
+        return WindowedLayers([self.lower_slope])
+
+    def unstable_columns(self, owner: Tensor | None) -> Tensor | None:
+        """The elements of the layer that are unstable for some of these properties; None if these are not few.
+
+        Args:
+            owner: (n,), properties in any order; None for all of them.
+        """
+        shift = self.upper_shift.flatten(1)
+        if owner is not None and len(owner) and len(shift) > 1:
+            shift = shift[int(owner.min()) : int(owner.max()) + 1]
+        columns = (~(shift <= 0)).any(0).nonzero().flatten()  # also where bounds are not numbers
+        return columns if len(columns) <= FEW_UNSTABLE * shift.shape[1] else None
 
     @cached_property
     def upper_lines(self) -> WindowedLayers:

@@ -141,6 +141,11 @@ class PassErrors:
     splits: Mapping[int, Tensor]
     underflow: Tensor
 
+    def of_functions(self, owner: Tensor) -> PassErrors:
+        """The same with one row per function, (n,) being the property of each."""
+        errors, splits = ({at: rows[owner] for at, rows in part.items()} for part in (self.errors, self.splits))
+        return PassErrors(errors, splits, self.underflow[owner])
+
 
 def input_room(box: Interval) -> Tensor:
     """By how much a box is widened so that its minimum, computed by centre and half width, is a lower bound."""

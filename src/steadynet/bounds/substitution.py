@@ -7,6 +7,7 @@ from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, transposed_on_patches
+from steadynet.bounds.relaxation import Relaxation
 from steadynet.graph.operations import Convolution, Interval, Scale, Shape
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.rounding import LONG_SUM, unit_roundoff
@@ -79,3 +80,18 @@ def through_scale_on_patches(
     )
     added = (functions.coefficients * shift).flatten(1).sum(1, dtype=sums_in)
     return [functions.with_coefficients(functions.coefficients * factor)], added
+
+
+def through_few_unstable(
+    functions: LinearFunctions, owner: Tensor | None, lines: Relaxation, columns: Tensor, proof: bool
+) -> tuple[list[LinearFunctions], Tensor]:
+    """Functions of ReLUs of which few are unstable, as functions of their inputs: only these columns take two lines."""
+    (slope,) = functions.gather_all(lines.lower_lines, owner)
+    shape, coefficients = functions.coefficients.shape, (functions.coefficients * slope).flatten(1)
+    negative = functions.coefficients.flatten(1).index_select(1, columns).clamp_max(0)
+    difference, shift = (side.flatten(1).index_select(1, columns) for side in (lines.difference, lines.upper_shift))
+    if owner is not None and len(shift) > 1:
+        difference, shift = difference.index_select(0, owner), shift.index_select(0, owner)
+    added = (negative * shift).sum(1, dtype=torch.float64 if proof else None)
+    coefficients.index_add_(1, columns, negative * difference)
+    return [functions.with_coefficients(coefficients.view(shape))], added

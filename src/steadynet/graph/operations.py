@@ -212,13 +212,22 @@ class Convolution(Affine):
         if self.bias is None:
             return 0.0
         # What rounding() says of the transposed terms counts for the bias as well, so a quick sum of as many will do.
-        quick = rows.shape[2:].numel() <= self._transposed_terms
-        return rows.sum((2, 3), dtype=None if quick else dtype).to(dtype) @ self.bias.to(dtype)
+        if rows.shape[2:].numel() <= self._transposed_terms:
+            total = rows.sum((2, 3))
+        else:
+            total = (rows.sum(3) if rows.shape[3] <= self._transposed_terms else rows).flatten(2).sum(2, dtype=dtype)
+        return total.to(dtype) @ self.bias.to(dtype)
 
     @property
     def _transposed_terms(self) -> int:
-        """How many terms one coefficient of a linear function of the input is the sum of."""
-        return self.weight.shape[0] // self.groups * self.weight.shape[2:].numel()
+        """How many terms one coefficient of a linear function of the input is the sum of.
+
+        A pixel is seen from every channel of the output, and from as many of its pixels as steps of the stride fit into
+        the kernel. Other products are with zeros, if there are any, and round nothing.
+        """
+        kernel = [-(-length // step) for length, step in zip(self.weight.shape[2:], self.stride, strict=True)]
+        seen = kernel if self.dilation == (1, 1) else self.weight.shape[2:]
+        return self.weight.shape[0] // self.groups * seen[0] * seen[1]
 
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
         """Apply the transposed convolution; the result has exactly the input's ``shape``."""

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from steadycheck import Leaves
+from steadycheck import Leaves, Refused, Source, read_network, read_property, read_region, regions
 from steadynet import verify
-from steadynet.bounds.condensed import condense
+from steadynet.bounds.condensed import condense, condense_each
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower
+from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.condensed_repair import repair
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons, refined_by_slopes
@@ -23,9 +24,9 @@ from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.verification.proofs.earlier import EarlierProofs, _leaves_of, beginning_with
-from steadynet.verification.proofs.reading import StoredRegion
+from steadynet.verification.proofs.reading import StoredRegion, _slopes, read_proof, sizes_of
 from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
-from steadynet.verification.search import earlier_proofs
+from steadynet.verification.search import earlier_proofs, earlier_together
 from steadynet.verification.verifiers import make_verifier
 
 INPUTS, RADII = 144, (0.04, 0.06)  # more inputs than are halved; radii at which ReLUs are split
@@ -102,7 +103,8 @@ def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share
 @pytest.mark.parametrize("most_failing", [0.0, 1.0])
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatch, share, most_failing):
-    monkeypatch.setattr(earlier_proofs, "AT_ONCE", 1)
+    monkeypatch.setattr(earlier_together, "MOST_LEAVES", -1)
+    monkeypatch.setattr(earlier_proofs, "SAMPLE", 1)
     monkeypatch.setattr(earlier_proofs, "MANY", 0)
     monkeypatch.setattr(earlier_proofs, "MOST_FAILING", most_failing)
     monkeypatch.setattr(earlier_proofs, "BATCH", 3)
@@ -131,9 +133,12 @@ def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequ
     return other
 
 
-def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch):
+@pytest.mark.parametrize("most_leaves", [-1, 48])  # each property by itself, and several together
+def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves):
     """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten."""
-    monkeypatch.setattr(WholePass, "promising", lambda _, bounds: torch.ones_like(bounds, dtype=torch.bool))
+    monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
+    for passes in (WholePass, CondensedProof):
+        monkeypatch.setattr(passes, "promising", lambda _, bounds: torch.ones_like(bounds, dtype=torch.bool))
     falsified = 0
     for model, images, labels, folder in proved:
         for one, eps in itertools.product(range(len(images)), RADII):
@@ -146,11 +151,36 @@ def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch):
     assert falsified > 0
 
 
+def test_what_is_read_is_what_the_checker_reads(proved):
+    numbers = 0
+    for _, _, _, folder in proved:
+        network = read_network((folder / "model.onnx").read_bytes())
+        for proof in folder.glob("*.proof"):
+            groups = regions(read_property(proof.with_suffix(".vnnlib").read_bytes(), network))
+            (ours,) = read_proof(proof.read_bytes(), sizes_of(network), groups)
+            source = Source(proof.read_bytes())
+            source.array("u1", 64 + 2 * 4)  # hashes, arithmetic, number of boxes
+            theirs = read_region(source, sizes_of(network), groups[0])
+            np.testing.assert_allclose(ours.slopes, theirs.table, rtol=1e-6)
+            for named, slopes, rule in zip(ours.kept, ours.refined, theirs.rules, strict=True):
+                np.testing.assert_array_equal(named, rule.named)
+                assert (slopes is None) == (rule.slopes is None)
+                if slopes is not None:
+                    np.testing.assert_allclose(slopes, rule.slopes, rtol=1e-6)
+                    numbers += slopes.size
+            for one, other in zip(ours.leaves, theirs.leaves, strict=True):
+                np.testing.assert_array_equal(one, other)
+            numbers += ours.slopes.size
+    assert numbers > 1000
+    with pytest.raises(Refused, match="ends too early"):
+        _slopes(source, 10**6, 10)
+
+
 def test_a_multiplier_below_zero_is_no_multiplier():
     numbers = np.array([-2.0, np.nan, 0.5])
     none, leaf, relu = np.zeros(2, int), np.array([0, 0, 1]), np.array([0, 1, 0])
     tree = Leaves(none, none, leaf, relu, np.ones(3), numbers, slopes=none, weights=np.ones((2, 1)))
-    region = StoredRegion([np.arange(2)], [None], np.zeros((1, 2), np.float32), [tree], halves=False)
+    region = StoredRegion([np.arange(2)], [None], np.zeros((1, 2), np.float32), tree, halves=False, violations=1)
     found = _leaves_of(region, (), torch.zeros(1))
     assert found.splits.beta.tolist() == [0.0, 0.0, 0.5]
 
@@ -243,7 +273,9 @@ def test_bounds_from_any_slopes_hold(bounded):
     points = whole.box.lower + torch.rand(500, 1, 12, 12) * (whole.box.upper - whole.box.lower)
     values = model[:4](points)
     for _ in range(5):
-        better = refined_by_slopes(whole, layers, {second: torch.rand(2, 20, 24)}).bounds[second]
+        proof = CondensedProof(condense_each([whole], whole, torch.eye(3)[None], 1 << 28, proofs=True)[0])
+        better = refined_by_slopes(proof, layers, {second: torch.rand(2, 20, 24)}).bounds[second]
+        assert proof.network.whole.bounds[second] is better  # the next pass has them
         assert (better.lower >= whole.bounds[second].lower).all()
         assert (better.lower <= values.min(0).values).all()
         assert (better.upper >= values.max(0).values).all()

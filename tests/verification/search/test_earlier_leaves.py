@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import nn
 
 from steadynet.bounds import whole_pass
+from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
+from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.thinning import thinned_with_places
@@ -18,6 +20,8 @@ from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.verification.search.earlier_leaves import EarlierLeaves
+from steadynet.verification.search.earlier_together import HeldLines
+from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 
 MARGINS = torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
 
@@ -58,32 +62,83 @@ def numbered(bounded) -> tuple[NumberedNeurons, ...]:
     )
 
 
-@pytest.mark.parametrize("thinned", [1, 1000])
-def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(whole, monkeypatch, thinned):
-    monkeypatch.setattr(whole_pass, "THINNED", thinned)  # with and without the ReLUs that are never active
+def leaves_of_tree(bounded, seed: int) -> tuple[list[list[tuple[int, int]]], EarlierLeaves]:
+    """A random tree with random margins, slopes (some are outside of [0, 1]) and multipliers."""
+    paths = random_tree(22, seed)
+    entries = [(column, *split) for column, path in enumerate(paths) for split in path]
+    column, neuron, sign = torch.tensor(entries).view(-1, 3).t()
+    splits = SplitColumns(neuron, column, sign.float(), 2 * torch.rand(len(entries)))
+    margin, row = torch.randint(2, (len(paths),)), torch.randint(4, (len(paths),))
+    return paths, EarlierLeaves(numbered(bounded), margin, splits, row, 1.6 * torch.rand(4, 22) - 0.3)
+
+
+def state_of(bounded) -> SearchState:
+    """What a search knows of several boxes."""
+    count = len(bounded.box.lower)
+    batch = PropertyBatch(None, bounded.graph, MARGINS.repeat(count, 1, 1), None, None)
+    return SearchState(batch, bounded, torch.full((count, 2), -torch.inf, dtype=torch.float64))
+
+
+def on_condensed(bounded, leaves: EarlierLeaves) -> torch.Tensor:
+    condensed = condense_each([bounded], bounded, MARGINS[None], 1 << 28, proofs=True)[0]
+    return CondensedProof(condensed).bounds(leaves.on_condensed(condensed))[0]
+
+
+def together(bounded, leaves: EarlierLeaves) -> torch.Tensor:
+    return HeldLines(state_of(bounded), {0: leaves}).bounds()
+
+
+@pytest.mark.parametrize("way", [on_condensed, together])
+def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(whole, way):
     network, bounded = whole
     torch.manual_seed(0)
     points = torch.rand(20000, 5) * 1.2 - 0.6
     first = network[0](points)
     inputs = torch.cat([first, network[2](first.relu())], 1)  # of all 22 ReLUs
-    margins = network(points) @ MARGINS.t()
-    proving, tight = WholePass(bounded, MARGINS), 0
+    margins, tight = network(points) @ MARGINS.t(), 0
     for seed in range(40):
-        paths = random_tree(22, seed)
-        entries = [(column, *split) for column, path in enumerate(paths) for split in path]
-        column, neuron, sign = torch.tensor(entries).view(-1, 3).t()
-        splits = SplitColumns(neuron, column, sign.float(), 2 * torch.rand(len(entries)))
-        margin, row = torch.randint(2, (len(paths),)), torch.randint(4, (len(paths),))
-        table = 1.6 * torch.rand(4, 22) - 0.3  # some slopes are outside of [0, 1]
-        leaves = EarlierLeaves(numbered(bounded), margin, splits, row, table)
-        found = proving.bounds(leaves.layers, leaves.on_whole(bounded))
-        inside_range = replace(leaves, table=table.clamp(0.0, 1.0))
-        torch.testing.assert_close(found, proving.bounds(leaves.layers, inside_range.on_whole(bounded)))
+        paths, leaves = leaves_of_tree(bounded, seed)
+        found = way(bounded, leaves)
+        torch.testing.assert_close(found, way(bounded, replace(leaves, table=leaves.table.clamp(0.0, 1.0))))
         for leaf, path in enumerate(paths):
             inside = torch.stack([inputs[:, neuron] * sign >= 0 for neuron, sign in path]).all(0)
-            assert not inside.any() or found[leaf] <= margins[inside, margin[leaf]].min()
+            assert not inside.any() or found[leaf] <= margins[inside, leaves.margin[leaf]].min()
             tight += bool(inside.any())
     assert tight > 100
+
+
+def test_leaves_of_several_properties_have_the_bounds_that_they_have_by_themselves(whole):
+    network, _ = whole
+    torch.manual_seed(1)
+    centre, execution = torch.rand(3, 5) - 0.5, Execution(Arithmetic.FLOAT32, torch.float32)
+    boxes = Interval(centre - 0.4, centre + 0.4)
+    bounded, _ = propagate(graph_of(network, (5,)), boxes, 1 << 28, execution=execution)
+    group = {index: leaves_of_tree(bounded, index)[1] for index in (2, 0)}  # in any order
+    found = HeldLines(state_of(bounded), group).bounds().split([len(leaves) for leaves in group.values()])
+    for (index, leaves), bounds in zip(group.items(), found, strict=True):
+        alone = bounded.of_properties(torch.tensor([index]))
+        batch = LeafChoices.of(leaves, alone)
+        expected = WholePass(alone, MARGINS).bounds(leaves.layers, batch)
+        torch.testing.assert_close(bounds, expected, rtol=1e-4, atol=1e-4)
+
+
+@dataclass(frozen=True)
+class LeafChoices:
+    """Leaves in the numbering of their proof, for a pass over the whole network."""
+
+    margin: torch.Tensor
+    slopes: torch.Tensor
+    splits: SplitColumns
+
+    @classmethod
+    def of(cls, leaves: EarlierLeaves, bounded) -> LeafChoices:
+        default = torch.cat([bounded.lines(layer.position).lower_slope[0, layer.elements] for layer in leaves.layers])
+        slopes = torch.where(leaves.row > 0, leaves.table[leaves.row].t(), default[:, None])
+        return cls(leaves.margin, slopes, leaves.splits)
+
+    def restricted(self, columns: torch.Tensor) -> LeafChoices:
+        splits = self.splits.restricted(columns, len(self.margin))
+        return LeafChoices(self.margin[columns], self.slopes[:, columns], splits)
 
 
 def test_a_pass_without_relus_that_are_never_active_gives_the_same_bounds(whole, monkeypatch):
@@ -101,13 +156,15 @@ def test_a_pass_without_relus_that_are_never_active_gives_the_same_bounds(whole,
     found = []
     for thinned in (1, 1000):
         monkeypatch.setattr(whole_pass, "THINNED", thinned)
-        found.append(WholePass(bounded, MARGINS).bounds(leaves.layers, leaves.on_whole(bounded)))
+        found.append(WholePass(bounded, MARGINS).bounds(leaves.layers, LeafChoices.of(leaves, bounded)))
     smaller, places = thinned_with_places(bounded)
     first, second = bounded.graph.relus
     assert smaller.shapes[first] == (9,)
     assert places[first].tolist() == [-1, -1, -1, *range(9)]
     assert places[second].tolist() == [0, 1, 2, 3, 4, 5, 6, -1, -1, 7]
     torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found[0], on_condensed(bounded, leaves), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found[0], together(bounded, leaves), rtol=1e-4, atol=1e-4)
 
 
 def test_leaves_on_a_side_where_a_relu_never_is_are_left_out(whole):

@@ -35,7 +35,7 @@ class Batch:
     @classmethod
     def of(cls, bounds: Bounds, leaves: Sequence[Leaf]) -> Batch:
         """The batch of some leaves of one box."""
-        default = np.concatenate([_lines(bounds, at)[0] for at in bounds.lines])
+        default = np.concatenate([np.zeros(0), *(_lines(bounds, at)[0] for at in bounds.lines)])
         slopes = np.array([default if leaf.slopes is None else leaf.slopes for leaf in leaves])
         betas, signs = np.zeros_like(slopes), np.zeros_like(slopes)
         for row, leaf in enumerate(leaves):

@@ -172,18 +172,12 @@ class EarlierProofs:
 
 def _leaves_of(region: StoredRegion, layers: tuple[NumberedNeurons, ...], like: Tensor) -> EarlierLeaves:
     """The leaves of all margins, in numbers of the kind of ``like``."""
-    starts = np.cumsum([0, *(len(tree.boxes) for tree in region.found)])
-    column = np.concatenate([tree.leaf + start for tree, start in zip(region.found, starts[:-1], strict=True)])
-    margin = np.repeat(np.arange(len(region.found)), np.diff(starts))
-    neuron, sign, beta, row = (
-        np.concatenate([getattr(tree, name) for tree in region.found]) for name in ("relu", "sign", "beta", "slopes")
-    )
     whole, places = partial(torch.as_tensor, device=like.device, dtype=torch.long), torch.as_tensor
-    multipliers = places(beta).to(like).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)  # a proof rests on their being ≥ 0
-    splits = SplitColumns(whole(neuron), whole(column), places(sign).to(like), multipliers)
-    return EarlierLeaves(
-        layers, whole(margin), splits, whole(row.astype(np.int64)), places(region.slopes).to(like.device)
-    )
+    found = region.leaves
+    multipliers = places(found.beta).to(like).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)  # a proof rests on their being ≥ 0
+    splits = SplitColumns(whole(found.relu), whole(found.leaf), places(found.sign).to(like), multipliers)
+    table = places(region.slopes).to(like.device)
+    return EarlierLeaves(layers, whole(found.violation), splits, whole(found.slopes), table)
 
 
 def _rows(label: int, classes: int) -> Array:

@@ -22,6 +22,7 @@ LEAVES_AT_ONCE = 256
 MOST_LEAVES = 20_000  # that repairs may add to a tree
 FEW_INPUTS = 16  # up to so many, a leaf that fails is cut across an input; else a ReLU is split
 DEEPEST = 512
+NARROW = 2.0**-10  # the width of a box relative to its numbers, below which rounding hardly depends on it
 CLEAR = 1e-9  # a leaf counts as proved above this, as another machine may round otherwise
 
 
@@ -242,7 +243,10 @@ class RegionProver:
             slope = np.abs(on_input)
             axis = int(((slope + 0.2 * slope.mean()) * (upper - lower)).argmax())
             cut = float((lower[axis] + upper[axis]) / 2)
-            if lower[axis] < cut < upper[axis]:
+            # without a loss, one constraint has its bound at a point: a cut can only lessen rounding, in a wide box
+            tight = not loss.any() and len(leaf.weights) == 1
+            narrow = upper[axis] - lower[axis] <= NARROW * max(abs(lower[axis]), abs(upper[axis]))
+            if lower[axis] < cut < upper[axis] and not (tight and narrow):
                 parts = self.boxes.halves(leaf.box, axis, cut)
                 return Split(None, axis, cut, [Leaf({}, part, leaf.weights, leaf.slopes, leaf.bits) for part in parts])
         if not loss.any():

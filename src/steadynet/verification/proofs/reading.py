@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from steadycheck import Leaves, Network, Refused, Source, Violation, read_region, require
+from steadycheck import Boxes, Leaves, Network, Refused, Source, Violation, read_trees, require
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -38,20 +38,23 @@ class StoredRegion:
         kept: per ReLU layer, the elements that have names; named ReLUs are numbered over all layers.
         refined: per ReLU layer, the slopes behind its refined bounds (2, named, named before), or None.
         slopes: (rows, named ReLUs), lower slopes of leaves; row 0 stands for default ones.
-        found: per violation, the leaves of its tree, which together are everything.
+        leaves: the leaves of all trees; those of one violation together are everything.
         halves: whether the box is halved somewhere. Then leaves speak of parts of it.
+        violations: how many there are.
     """
 
     kept: list[Index]
-    refined: list[Array | None]
+    refined: list[NDArray[np.float32] | None]
     slopes: NDArray[np.float32]
-    found: list[Leaves]
+    leaves: Leaves
     halves: bool
+    violations: int
 
     @cached_property
     def trees(self) -> list[list[StoredLeaf]]:
         """Per violation, its leaves one by one."""
-        return [_leaves(tree) for tree in self.found]
+        trees = (self.leaves.of(self.leaves.violation == number) for number in range(self.violations))
+        return [_leaves(tree) for tree in trees]
 
 
 def sizes_of(network: Network) -> list[int]:
@@ -85,10 +88,31 @@ def read_proof(
 
 
 def _region(source: Source, sizes: Sequence[int], violations: Sequence[Violation]) -> StoredRegion:
-    region = read_region(source, sizes, violations)
-    trees = [region.leaves.of(region.leaves.violation == number) for number in range(len(violations))]
-    kept, refined = [rule.named for rule in region.rules], [rule.slopes for rule in region.rules]
-    return StoredRegion(kept, refined, region.table.astype(np.float32), trees, len(region.boxes.corners) > 1)
+    """As ``read_region`` of ``steadycheck``, but slopes are in float32: large proofs have millions of them."""
+    kept, refined, total = list[Index](), list[NDArray[np.float32] | None](), 0
+    for size in sizes:
+        level = source.number()
+        named = np.cumsum(source.array("u4", source.number()))  # each is stored as its distance from the last one
+        require(level <= 3 and (np.diff(named) > 0).all() and (named < size).all(), "a rule that is not known")
+        kept.append(named)
+        refined.append(_slopes(source, 2 * len(named), total).reshape(2, len(named), total) if level == 2 else None)
+        total += len(named)
+    slopes = _slopes(source, source.number(), total, before=1)
+    boxes = Boxes(violations[0].lower, violations[0].upper)
+    leaves = read_trees(source, boxes, total, [len(violation.bound) for violation in violations])
+    require((leaves.slopes < len(slopes)).all(), "slopes that are not there")
+    return StoredRegion(kept, refined, slopes, leaves, len(boxes.corners) > 1, len(violations))
+
+
+def _slopes(source: Source, count: int, width: int, before: int = 0) -> NDArray[np.float32]:
+    """Rows of numbers in [0, 1], and so many rows of −1 before them."""
+    start, source.at = source.at, source.at + 2 * count * width
+    require(source.at <= len(source.content), "the proof ends too early")
+    stored = np.frombuffer(source.content, "<u2", count * width, start).reshape(count, width)
+    result = np.empty((before + count, width), np.float32)
+    result[:before] = -1
+    np.divide(stored, np.float32(65535), out=result[before:], dtype=np.float32)
+    return result
 
 
 def _leaves(tree: Leaves) -> list[StoredLeaf]:

@@ -11,23 +11,8 @@ from torch import Tensor
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns
-from steadynet.bounds.refinement_by_slopes import NumberedNeurons
-from steadynet.bounds.whole_pass import Choices
+from steadynet.bounds.refinement_by_slopes import NumberedNeurons, places
 from steadynet.verification.search.condensed_part import Part
-
-
-@dataclass(frozen=True)
-class LeafChoices:
-    """Leaves for a pass over the whole network: margins (n,), slopes (neurons, n) and splits."""
-
-    margin: Tensor
-    slopes: Tensor
-    splits: SplitColumns
-
-    def restricted(self, columns: Tensor) -> LeafChoices:
-        """Some of the leaves."""
-        splits = self.splits.restricted(columns, len(self.margin))
-        return LeafChoices(self.margin[columns], self.slopes[:, columns], splits)
 
 
 @dataclass(frozen=True)
@@ -56,6 +41,10 @@ class EarlierLeaves:
         splits = self.splits.restricted(chosen, len(self))
         return replace(self, margin=self.margin[chosen], splits=splits, row=self.row[chosen])
 
+    def of_margins(self, chosen: Tensor) -> EarlierLeaves:
+        """The leaves of some margins; (margins,) is a mask."""
+        return self.of(chosen[self.margin].nonzero().flatten())
+
     def not_empty(self, network: BoundedNetwork) -> EarlierLeaves:
         """Without the leaves that hold a ReLU on the side where it never is in the box of a network.
 
@@ -67,28 +56,20 @@ class EarlierLeaves:
         empty[self.splits.column[against]] = True
         return self.of((~empty).nonzero().flatten()) if bool(against.any()) else self
 
-    def on_whole(self, network: BoundedNetwork) -> LeafChoices:
-        """The leaves for a pass over the whole network, in which neurons have the numbers of the earlier proof."""
-        lines = [network.lines(layer.position).lower_slope.flatten()[layer.elements] for layer in self.layers]
-        return LeafChoices(self.margin, self._slopes(torch.cat(lines)), self.splits)
-
     def on_condensed(self, network: CondensedNetwork) -> Columns:
-        """The leaves for bounds on a condensed network. A split of a ReLU whose sign is known there is left out."""
+        """The leaves for bounds on a condensed network. A split of a ReLU that is not there is left out."""
         place = torch.cat([_places(network, layer) for layer in self.layers])
-        known = place >= 0
-        slopes = network.lines.lower_slope.repeat(1, len(self))
-        slopes[place[known]] = self._slopes(
-            slopes.new_zeros(len(place)).masked_scatter(known, slopes[place[known], :1])
-        )[known]
+        known, default = (place >= 0).nonzero().flatten(), network.lines.lower_slope
+        number = torch.full((len(default),), -1, device=place.device)  # of each neuron among those of the leaves
+        number[place[known]] = known
+        # a ReLU whose sign is known has one slope, whatever the leaf says
+        named = (number >= 0) & (network.lines.upper_shift[:, 0] > 0)
+        own = self.table.index_select(0, self.row).t().contiguous().to(default).index_select(0, number.clamp_min(0))
+        slopes = torch.where(named[:, None] & (self.row > 0), own, default)
         splits, number = self.splits, place[self.splits.neuron]
         kept = number >= 0
         held = SplitColumns(number[kept], splits.column[kept], splits.sign[kept], splits.beta[kept])
         return Columns.of(network, self.margin, slopes, held)
-
-    def _slopes(self, default: Tensor) -> Tensor:
-        """(neurons, n), the slopes of each leaf; the default ones (neurons,) where it has none of its own."""
-        own = self.table[self.row].t().to(default)
-        return torch.where(self.row > 0, own, default[:, None])
 
 
 @dataclass(frozen=True)
@@ -106,8 +87,8 @@ class EarlierProof:
     refined: Mapping[int, Tensor]
 
 
-def held_of(batch: Choices) -> list[list[tuple[int, int, float]]]:
-    """Per column of a batch, its split ReLUs: (neuron, sign, multiplier)."""
+def held_of(batch: Columns | EarlierLeaves) -> list[list[tuple[int, int, float]]]:
+    """Per subproblem, its split ReLUs: (neuron, sign, multiplier)."""
     result: list[list[tuple[int, int, float]]] = [[] for _ in range(len(batch.margin))]
     splits = batch.splits
     columns = (splits.column, splits.neuron, splits.sign, splits.beta)
@@ -135,8 +116,8 @@ def _signs(network: BoundedNetwork, layer: NumberedNeurons) -> Tensor:
 
 def _places(network: CondensedNetwork, layer: NumberedNeurons) -> Tensor:
     """Per neuron of a layer, its number in a condensed network; −1 if it is not there."""
-    place = torch.full((torch.Size(layer.shape).numel(),), -1, device=layer.elements.device)
     for ours in network.layers:
         if ours.position == layer.position:
-            place[ours.elements] = torch.arange(ours.rows.start, ours.rows.stop, device=place.device)
-    return place[layer.elements]
+            place = places(ours, layer)
+            return torch.where(place >= 0, place + ours.rows.start, -1)
+    return torch.full_like(layer.elements, -1)
