@@ -25,6 +25,7 @@ from steadynet.bounds.substitution import (
     through_maximum,
     through_scale_on_patches,
 )
+from steadynet.bounds.symbolic_end import SymbolicEnd
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Shape
 from steadynet.graph.pooling import MaxPool
@@ -47,6 +48,7 @@ class BoundedNetwork:
         matrices: a cache of convolutions on patches as matrices.
         drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
         drawn_curves: the same for sigmoids and tanhs.
+        ends: values at which a pass may end early, by position: those of ReLUs.
     """
 
     graph: Graph
@@ -58,6 +60,7 @@ class BoundedNetwork:
     matrices: Matrices = field(default_factory=dict, repr=False)
     drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
     drawn_curves: dict[int, tuple[Interval, SShapedLines]] = field(default_factory=dict, repr=False, compare=False)
+    ends: Mapping[int, SymbolicEnd] = field(default_factory=dict, repr=False)
 
     @property
     def output(self) -> int:
@@ -74,12 +77,15 @@ class BoundedNetwork:
         """The bounds of the ReLU inputs, in the order of the graph."""
         return [self.bounds[relu] for relu in self.graph.relus]
 
-    def relaxed(self, up_to: int | None = None) -> RelaxedNetwork:
-        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before."""
+    def relaxed(self, up_to: int | None = None, early: bool = False) -> RelaxedNetwork:
+        """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
+
+        Its passes end ``early`` if asked to, where they can.
+        """
         relus = {place: self.lines(place) for place in self.graph.relus if up_to is None or place <= up_to}
         curves = {place: self.curves(place) for place in self.graph.s_shaped if up_to is None or place <= up_to}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
-        return RelaxedNetwork(self, relus, errors, curves)
+        return RelaxedNetwork(self, relus, errors, curves, self.ends if early else {})
 
     def lines(self, relu: int) -> Relaxation:
         """The lines of one ReLU layer. They are drawn once for the same bounds."""
@@ -185,6 +191,7 @@ class RelaxedNetwork:
     relaxations: Mapping[int, Relaxation]
     errors: PassErrors | None = None
     curves: Mapping[int, SShapedLines] = field(default_factory=dict)
+    ends: Mapping[int, SymbolicEnd] = field(default_factory=dict)
 
     def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
         """Bound each function from below over the box of its property.
@@ -204,6 +211,9 @@ class RelaxedNetwork:
             if position not in pending:
                 continue
             functions = pending.pop(position)
+            if position in self.ends:
+                constant = constant + self.ends[position].lower(functions, query.owner)
+                continue
             if trail is not None and (position in self.relaxations or position in self.curves):
                 trail.behind[position] = functions.whole(self.network.shapes[position]).coefficients
             error = error + self._error(position, functions, query)

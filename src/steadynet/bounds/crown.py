@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
@@ -16,7 +16,9 @@ from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Patch
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
-from steadynet.bounds.sharpening import SignsFirst, sharpened, signs_sharpened
+from steadynet.bounds.sharpening import SignsFirst, first_sides_sharpened, sharpened, signs_sharpened
+from steadynet.bounds.symbolic import SymbolicPass
+from steadynet.bounds.symbolic_end import ends_before
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale
@@ -27,6 +29,8 @@ from steadynet.graph.s_shaped import SShaped
 from steadynet.graph.translate import graph_of
 
 MEMORY = 512 * 2**20  # bytes that a backward pass may take
+SYMBOLIC = True  # whether symbolic intervals come before the backward passes of networks with large feature maps
+LARGE_MAP = 4096  # neurons of such a feature map
 LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
 CACHED_COEFFICIENTS = 3 << 18  # functions times their width that are handled at once: about what a cache holds
 
@@ -101,16 +105,20 @@ def propagate(
     bounded = BoundedNetwork(graph, (tuple(box.lower.shape[1:]),), box, {}, relax)
     recorder = None if execution is None else RoundingRecorder(graph, execution, box)
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
+    symbolic = _symbolic(graph, box, at_centre, memory) if recorder is not None and at_centre is not None else None
     knowledge = [Knowledge.BOX]  # per value: what its interval says
     for position, node in graph.numbered():
         if isinstance(node.operation, NONLINEAR):
             source = node.inputs[0]
             if known:
                 values[source] = _intersection(values[source], known[position])
+            if symbolic is not None:
+                values[source] = symbolic.sharpened(source, values[source])
             if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
                 wanted = worth_bounding(node.operation, values[source])
                 signs = None if at_centre is None else _signs_first(position, graph, at_centre[source])
-                passes = smaller_for(bounded, source, int(wanted.sum())) if until_stable else bounded
+                passes = bounded if symbolic is None else replace(bounded, ends=ends_before(source, symbolic))
+                passes = smaller_for(passes, source, int(wanted.sum())) if until_stable else passes
                 values[source] = tightened(passes, source, values[source], wanted, memory, out_of_time, signs)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
         inputs = [values[source] for source in node.inputs]
@@ -120,12 +128,23 @@ def propagate(
         if recorder is not None:
             value = recorder.record(position, node, inputs, value)
             bounded = replace(bounded, rounding=recorder.rounding)
+        if symbolic is not None and recorder is not None:
+            lines = bounded.lines(position) if isinstance(node.operation, ReLU) else None
+            symbolic.step(position, node, recorder.rounding, lines)
         values.append(value)
         knowledge.append(Knowledge.behind(node.operation, [knowledge[source] for source in node.inputs]))
     return bounded, values
 
 
 NONLINEAR = (ReLU, SShaped, MaxPool)
+
+
+def _symbolic(graph: Graph, box: Interval, at_centre: Sequence[Tensor], memory: int) -> SymbolicPass | None:
+    """Symbolic intervals of a network that has a large feature map behind other ReLUs; None if it has none."""
+    behind = [at_centre[graph.source(relu)] for relu in graph.relus[1:]]
+    if not SYMBOLIC or box.lower.dim() != 4 or not any(v.dim() == 4 and v[0].numel() >= LARGE_MAP for v in behind):
+        return None
+    return SymbolicPass(box, memory // (4 * box.lower.element_size()))
 
 
 def _signs_first(position: int, graph: Graph, at_centre: Tensor) -> SignsFirst | None:
@@ -169,6 +188,10 @@ def tightened(
 
     With ``signs``, the second bound of a neuron is left out where its sign makes it useless.
     """
+    shape = bounded.shapes[position]
+    if signs is not None and bounded.ends:
+        known = _signs_proved_early(bounded, position, known, wanted, memory, out_of_time, signs)
+        wanted = wanted & known.unstable()
     relaxed = bounded.relaxed(position)
 
     def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
@@ -176,7 +199,7 @@ def tightened(
             raise OutOfTimeError
         return relaxed.lower(BoundQuery(position, functions, owner)).bound(known.lower.dtype)
 
-    shape, at_once = bounded.shapes[position], functions_at_once(bounded, position, memory)
+    at_once = functions_at_once(bounded, position, memory)
     if signs is None:
         return sharpened(known, wanted, shape, at_once, bound)
     return signs_sharpened(known, wanted, signs, shape, at_once, bound)
@@ -204,18 +227,39 @@ def smaller_for(bounded: BoundedNetwork, position: int, functions: int) -> Bound
     return thinned(bounded) if functions * _widest(bounded, position) >= LEAST_THINNED else bounded
 
 
-def functions_at_once(bounded: BoundedNetwork, position: int, memory: int) -> int:
+def _signs_proved_early(
+    bounded: BoundedNetwork,
+    position: int,
+    known: Interval,
+    wanted: Tensor,
+    memory: int,
+    out_of_time: Callable[[], bool],
+    signs: SignsFirst,
+) -> Interval:
+    """The known bounds, with those that prove signs by passes which end early."""
+    relaxed = bounded.relaxed(position, early=True)
+
+    def bound(functions: LinearFunctions, owner: Tensor) -> Tensor:
+        if out_of_time():
+            raise OutOfTimeError
+        return relaxed.lower(BoundQuery(position, functions, owner)).bound(known.lower.dtype)
+
+    at_once, likely = functions_at_once(bounded, position, memory, early=True), wanted & ~signs.hopeless(known)
+    return first_sides_sharpened(known, likely, signs, bounded.shapes[position], at_once, bound)
+
+
+def functions_at_once(bounded: BoundedNetwork, position: int, memory: int, early: bool = False) -> int:
     """How many functions of a value fit the memory and the cache; more at once would be no faster."""
-    width = _widest(bounded, position)
+    width = _widest(bounded, position, early)
     return max(32, min(memory // (width * 4 * 6), CACHED_COEFFICIENTS // width))
 
 
-def _widest(bounded: BoundedNetwork, position: int) -> int:
+def _widest(bounded: BoundedNetwork, position: int, early: bool = False) -> int:
     """The most coefficients that a function of one neuron has on its way back, along the first inputs."""
     shapes = bounded.shapes
     patch = Patch.single(*shapes[position][1:]) if len(shapes[position]) == 3 else None
     widest = 1
-    while position > 0:
+    while position > 0 and not (early and position in bounded.ends):
         node = bounded.graph.producer(position)
         if not isinstance(node.operation, (ReLU, SShaped, Scale)):
             convolution = isinstance(node.operation, Convolution) and node.operation.groups == 1

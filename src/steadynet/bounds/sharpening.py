@@ -18,6 +18,9 @@ LIKELY = (0.0, 0.8, 0.3)  # by layer: the share of the half width below which |v
 Bound = Callable[[LinearFunctions, Tensor], Tensor]  # (functions, owners) -> lower bounds
 
 
+HOPELESS = 0.02  # of the width of known bounds: a neuron closer to zero at the centre hardly gets a sign
+
+
 class SignsFirst(NamedTuple):
     """Which bound of a ReLU's input to compute first, and where the second one is of no use.
 
@@ -42,6 +45,10 @@ class SignsFirst(NamedTuple):
         share = LIKELY[min(self.depth, len(LIKELY) - 1)]
         return 2 * self.at_centre.abs() < share * (known.upper - known.lower)
 
+    def hopeless(self, known: Interval) -> Tensor:
+        """A mask of the neurons whose sign no bound will prove, as far as one can tell."""
+        return 2 * self.at_centre.abs() < HOPELESS * (known.upper - known.lower)
+
     def still_wanted(self, first: Interval) -> Tensor:
         """A mask of the neurons whose second bound is of use, now that the first one is known."""
         return ~(first.upper <= 0) if SECOND_BOUNDS and not self.is_last else ~first.stable()
@@ -65,11 +72,19 @@ def signs_sharpened(
     return _sides_sharpened(first, left & ~below, left & ~above, shape, at_once, bound)
 
 
+def first_sides_sharpened(
+    known: Interval, wanted: Tensor, signs: SignsFirst, shape: Shape, at_once: int, bound: Bound
+) -> Interval:
+    """The known bounds, with the one that may prove the sign of each ``wanted`` neuron, where it is tighter."""
+    positive = signs.at_centre > 0
+    return _sides_sharpened(known, wanted & positive, wanted & ~positive, shape, at_once, bound)
+
+
 def _sides_sharpened(
     known: Interval, below: Tensor, above: Tensor, shape: Shape, at_once: int, bound: Bound
 ) -> Interval:
     """The known bounds, with the lower ones that are wanted ``below`` and the upper ones ``above``, where tighter."""
-    chosen = torch.stack([below, above], 1).nonzero()  # (n, 2 + axes): property, side, neuron
+    chosen = _chosen(below, above)
     if not len(chosen):
         return known
     sides = torch.stack([known.lower, -known.upper], 1)  # an upper bound of z is −(a lower bound of −z)
@@ -79,6 +94,14 @@ def _sides_sharpened(
         sides[place] = torch.maximum(sides[place], bound(functions, owner))
     lower, upper = sides[:, 0], -sides[:, 1]
     return Interval(lower, torch.maximum(upper, lower))
+
+
+def _chosen(below: Tensor, above: Tensor) -> Tensor:
+    """(n, 2 + axes): property, side, neuron. Neurons of one place of a feature map follow each other."""
+    if below.dim() != 4:
+        return torch.stack([below, above], 1).nonzero()
+    by_place = torch.stack([below, above], 1).permute(0, 3, 4, 1, 2)  # (properties, *map, sides, channels)
+    return by_place.nonzero()[:, [0, 3, 4, 1, 2]]
 
 
 def _without_side(chosen: Tensor) -> Tensor:

@@ -68,6 +68,7 @@ def _without_the_others(bounded: BoundedNetwork, kept: Kept) -> BoundedNetwork:
             drawn[relu] = bounds[relu], bounded.relax, lines
         elif relu in bounds:
             drawn[relu] = bounds[relu], bounded.relax, bounded.lines(relu)
+    ends = {position: end.of_channels(kept.get(position)) for position, end in bounded.ends.items()}
     rounding = None if bounded.rounding is None else _thin_rounding(bounded.rounding, kept)
     return replace(
         bounded,
@@ -77,6 +78,7 @@ def _without_the_others(bounded: BoundedNetwork, kept: Kept) -> BoundedNetwork:
         rounding=rounding,
         matrices={},
         drawn=drawn,
+        ends=ends,
     )
 
 
