@@ -15,12 +15,12 @@ from helpers import residual
 from steadynet.bounds import crown, graph_of
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.crown import propagate
-from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import SymbolicEnd, ends_before
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Interval, ReLU
-from steadynet.graph.rounding import Arithmetic, Execution
+from steadynet.graph.rounding import Arithmetic, Execution, execution_error, gamma, underflow_unit
 
 EXECUTION = Execution(Arithmetic.FLOAT32, torch.float32)
 
@@ -121,6 +121,22 @@ def test_rounding_at_one_point_is_inside(seed, scale):
     assert checked > 1000
 
 
+def test_every_kind_of_rounding_is_in_the_radius():
+    """What the network rounds, what this pass rounds, and what underflow takes: the radius is at least their sum."""
+    graph, box = graph_of(deep(), SHAPE), boxes(SHAPE, 0.0, count=1)
+    bounded, symbolic = symbolic_of(graph, box)
+    operation, value = graph.producer(1).operation, symbolic.values[1]
+    assert bounded.rounding is not None
+    recorded = bounded.rounding.values[1]
+    network = execution_error(recorded.sums, EXECUTION, recorded.inputs).view(1, -1, 1, 1)
+    own = gamma(2 * 9 + 1, torch.float32) * operation.size(box.lower)
+    assert bool((value.radius >= network + own).all())
+    assert float(value.radius.min()) < 2 * float((network + own).max())
+    nothing = deep(scale=0.0)  # sums of zeros do not round, but for underflow
+    radius = symbolic_of(graph_of(nothing, SHAPE), box)[1].values[1].radius
+    assert float(radius.min()) >= 8 * 19 * underflow_unit(torch.float32)
+
+
 @pytest.mark.parametrize("radius", [0.01, 0.1])
 @pytest.mark.parametrize("seed", range(4))
 def test_functions_lie_above_bounds_that_end_early(seed, radius):
@@ -138,6 +154,21 @@ def test_functions_lie_above_bounds_that_end_early(seed, radius):
     for point in points(box, 100):
         reached = (graph.values(point)[-1][owner] * rows).sum(1)
         assert bool((early <= reached).all())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_and_whole_maps_end_alike(seed):
+    graph, box = graph_of(deep(seed), SHAPE), boxes(SHAPE, 0.05)
+    bounded, symbolic = symbolic_of(graph, box)
+    position, shape = 7, bounded.shapes[7]
+    early = replace(bounded, ends=ends_before(position, symbolic)).relaxed(position, early=True)
+    places = torch.ones(3, *shape, dtype=torch.bool).nonzero()
+    windows, owner = single_neurons(places, shape, torch.float32)
+    whole = torch.eye(torch.Size(shape).numel()).view(-1, *shape).repeat(3, 1, 1, 1)
+    with torch.no_grad():
+        found = [early.lower(BoundQuery(position, one, owner)).proved for one in (windows, LinearFunctions(whole))]
+    assert windows.patch is not None
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
 
 
 def test_an_end_by_hand():
