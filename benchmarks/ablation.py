@@ -66,6 +66,7 @@ PIECES = (
     Piece("attacks", settings={"restarts": 0, "attack_steps": 0}),
     Piece("one bound where the sign is known", {f"{BOUNDS}.sharpening.SECOND_BOUNDS": True}),
     Piece("channels that are never active left out", {f"{BOUNDS}.thinning.THINNING": False}),
+    Piece("symbolic intervals, which large networks have", {f"{BOUNDS}.crown.SYMBOLIC": False}),
     Piece("transposes by the number of channels", {"steadynet.graph.operations.FAST_TRANSPOSES": False}),
 )
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.condensed_bounds import ColumnBounds, Columns, SplitColumns, ascend, lower, margins_at
+from steadynet.bounds.optimised import Ascent
 from steadynet.bounds.whole_pass import WholePass
 from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.search.branching import SIGNS
@@ -27,21 +28,20 @@ from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.relu_splitting import (
-    BRANCH,
     CANDIDATES,
     POLISHED,
     POLISHING_STEPS,
     QUEUE_MEMORY,
 )
-from steadynet.verification.search.root_bounds import SLOPES
 from steadynet.verification.search.subproblem import Split, Subproblem
 
 MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
 DEEP = 30.0  # splits, beyond which it does not matter how many are needed
 LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None has it before inner bounds are refined
-ROOT = replace(SLOPES, iterations=10)  # further steps gain less than what comes after a first look
-ROOT_AGAIN = replace(SLOPES, iterations=6)  # where slopes of a first look are the start
-QUICK_BRANCH = replace(BRANCH, iterations=4)  # a fifth step gains less than the subproblems that it takes the time of
+ROOT = Ascent(iterations=5, slope_rate=0.4, decay=0.85)  # further steps gain less than what comes after a first look
+ROOT_AGAIN = Ascent(iterations=3, slope_rate=0.06)  # slopes of a first look are the start: longer steps lose at first
+# slopes are those of the parent, so short steps; a fourth gains less than the subproblems that it takes the time of
+QUICK_BRANCH = Ascent(iterations=3, slope_rate=0.05, multiplier_rate=0.15)
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
