@@ -20,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import soundness
+from steadynet.bounds import crown
 from steadynet.errors import UserError
 from steadynet.verification.properties import Verdict
 from steadynet.verification.search import input_splitting, pipeline, program_splitting
@@ -40,7 +41,8 @@ class Part:
     """A piece of work for one process: a self-test, or random networks if there is no ``verifier``.
 
     With ``halve``, boxes are halved whatever the network; with ``straight``, the search goes straight to the condensed
-    networks; with ``programs``, straight to linear programs. Most random networks would be decided before.
+    networks; with ``programs``, straight to linear programs. Most random networks would be decided before. With
+    ``symbolic``, small networks have symbolic intervals, too.
     """
 
     first: int
@@ -50,6 +52,7 @@ class Part:
     halve: bool = False
     straight: bool = False
     programs: bool = False
+    symbolic: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,10 @@ class Count:
 
 def run(part: Part) -> Count:
     """Do one piece of work."""
-    started = cpu_seconds()
+    started, usual = cpu_seconds(), crown.LARGE_MAP
+    crown.LARGE_MAP = 1 if part.symbolic else usual
     count = self_test(part) if part.verifier else random_networks(part)
+    crown.LARGE_MAP = usual
     return Count(*count, cpu_seconds() - started)
 
 
@@ -134,13 +139,14 @@ def planned(networks: int, random: int, others: int) -> list[Part]:
             if family not in TOO_LARGE.get(name, ()):
                 step = max(1, round(10 / FAMILIES[family].share))
                 starts = range(0, count, step)
-                parts += [Part(first, min(step, count - first), name, family) for first in starts]
+                parts += [Part(first, min(step, count - first), name, family, symbolic=True) for first in starts[::2]]
+                parts += [Part(first, min(step, count - first), name, family) for first in starts[1::2]]
     for first in range(0, random, CHUNK):
         parts.append(Part(first, min(CHUNK, random - first)))
     half = random // 2
     for first in range(0, half, CHUNK):
         parts.append(Part(random + first, min(CHUNK, half - first), halve=True))
-        parts.append(Part(random + half + first, min(CHUNK, half - first), straight=True))
+        parts.append(Part(random + half + first, min(CHUNK, half - first), straight=True, symbolic=True))
         parts.append(Part(random + 2 * half + first, min(CHUNK, half - first), programs=True))
     return parts
 
