@@ -73,6 +73,7 @@ def test_what_a_gpu_allows_gives_the_same_numbers():
         assert (gpu * torch.tensor(2.0)).tolist() == (real * 2).tolist()
         assert gpu[torch.tensor([2, 0])].cpu().equal(real[[2, 0]])
         assert gpu[[2, 0]].tolist() == real[[2, 0]].tolist()
+        assert gpu[:, [3, 1]].tolist() == real[:, [3, 1]].tolist()
         assert torch.tensor([1.0, 2.0], device=DEVICE).tolist() == [1.0, 2.0]
         gpu.view(-1)[0] = 5.0
         assert gpu.tolist()[0][0] == 5.0

@@ -88,9 +88,16 @@ class _Numbers(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and not isinstance(args[0], Tensor):
             device = torch.device(kwargs.get("device") or torch.get_default_device())
             return func(*args, **kwargs | {"device": CPU}).to(device)
-        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[1], list):
-            args = (args[0], torch.tensor(args[1], device=CPU), *args[2:])
+        if func in (Tensor.__getitem__, Tensor.__setitem__):
+            args = (args[0], _with_tensors(args[1]), *args[2:])
         return func(*args, **kwargs)
+
+
+def _with_tensors(index: Any) -> Any:
+    """The index, its lists of places as tensors."""
+    if isinstance(index, tuple):
+        return tuple(map(_with_tensors, index))
+    return torch.tensor(index, device=CPU) if isinstance(index, list) else index
 
 
 def _run(func: Any, args: Any, kwargs: Any) -> Any:
