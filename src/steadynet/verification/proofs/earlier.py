@@ -163,7 +163,7 @@ class EarlierProofs:
             first = rows.stop
         leaves = _leaves_of(region, tuple(layers), network.box.lower)
         refined = {
-            layer.position: torch.from_numpy(known).to(network.box.lower)
+            layer.position: torch.from_numpy(known.astype(np.float32)).to(network.box.lower).div_(65535)
             for layer, known in zip(layers, region.refined, strict=True)
             if known is not None
         }
@@ -176,8 +176,7 @@ def _leaves_of(region: StoredRegion, layers: tuple[NumberedNeurons, ...], like: 
     found = region.leaves
     multipliers = places(found.beta).to(like).nan_to_num(0.0, 0.0, 0.0).clamp_min(0)  # a proof rests on their being ≥ 0
     splits = SplitColumns(whole(found.relu), whole(found.leaf), places(found.sign).to(like), multipliers)
-    table = places(region.slopes).to(like.device)
-    return EarlierLeaves(layers, whole(found.violation), splits, whole(found.slopes), table)
+    return EarlierLeaves(layers, whole(found.violation), splits, whole(found.slopes), region.slopes)
 
 
 def _rows(label: int, classes: int) -> Array:

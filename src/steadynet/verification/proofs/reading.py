@@ -37,15 +37,16 @@ class StoredRegion:
     Attributes:
         kept: per ReLU layer, the elements that have names; named ReLUs are numbered over all layers.
         refined: per ReLU layer, the slopes behind its refined bounds (2, named, named before), or None.
-        slopes: (rows, named ReLUs), lower slopes of leaves; row 0 stands for default ones.
+        slopes: (rows, named ReLUs), lower slopes of leaves; a leaf's number of its row is larger by one, and 0 stands
+            for default ones. All slopes are in steps of 1/65535, as stored: large proofs have millions of them.
         leaves: the leaves of all trees; those of one violation together are everything.
         halves: whether the box is halved somewhere. Then leaves speak of parts of it.
         violations: how many there are.
     """
 
     kept: list[Index]
-    refined: list[NDArray[np.float32] | None]
-    slopes: NDArray[np.float32]
+    refined: list[NDArray[np.uint16] | None]
+    slopes: NDArray[np.uint16]
     leaves: Leaves
     halves: bool
     violations: int
@@ -88,8 +89,8 @@ def read_proof(
 
 
 def _region(source: Source, sizes: Sequence[int], violations: Sequence[Violation]) -> StoredRegion:
-    """As ``read_region`` of ``steadycheck``, but slopes are in float32: large proofs have millions of them."""
-    kept, refined, total = list[Index](), list[NDArray[np.float32] | None](), 0
+    """As ``read_region`` of ``steadycheck``, but slopes stay as they are stored."""
+    kept, refined, total = list[Index](), list[NDArray[np.uint16] | None](), 0
     for size in sizes:
         level = source.number()
         named = np.cumsum(source.array("u4", source.number()))  # each is stored as its distance from the last one
@@ -97,22 +98,18 @@ def _region(source: Source, sizes: Sequence[int], violations: Sequence[Violation
         kept.append(named)
         refined.append(_slopes(source, 2 * len(named), total).reshape(2, len(named), total) if level == 2 else None)
         total += len(named)
-    slopes = _slopes(source, source.number(), total, before=1)
+    slopes = _slopes(source, source.number(), total)
     boxes = Boxes(violations[0].lower, violations[0].upper)
     leaves = read_trees(source, boxes, total, [len(violation.bound) for violation in violations])
-    require((leaves.slopes < len(slopes)).all(), "slopes that are not there")
+    require((leaves.slopes <= len(slopes)).all(), "slopes that are not there")
     return StoredRegion(kept, refined, slopes, leaves, len(boxes.corners) > 1, len(violations))
 
 
-def _slopes(source: Source, count: int, width: int, before: int = 0) -> NDArray[np.float32]:
-    """Rows of numbers in [0, 1], and so many rows of −1 before them."""
+def _slopes(source: Source, count: int, width: int) -> NDArray[np.uint16]:
+    """Rows of numbers in [0, 1], in steps of 1/65535: a view of the content, not a copy."""
     start, source.at = source.at, source.at + 2 * count * width
     require(source.at <= len(source.content), "the proof ends too early")
-    stored = np.frombuffer(source.content, "<u2", count * width, start).reshape(count, width)
-    result = np.empty((before + count, width), np.float32)
-    result[:before] = -1
-    np.divide(stored, np.float32(65535), out=result[before:], dtype=np.float32)
-    return result
+    return np.frombuffer(source.content, "<u2", count * width, start).reshape(count, width)
 
 
 def _leaves(tree: Leaves) -> list[StoredLeaf]:

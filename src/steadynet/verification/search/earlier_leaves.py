@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
@@ -23,15 +25,15 @@ class EarlierLeaves:
         layers: the neurons that they speak of.
         margin: (n,), the margin of each leaf.
         splits: the ReLUs that each leaf holds on one side, with multipliers ≥ 0.
-        row: (n,), its row in the table of slopes; row 0 stands for those of CROWN.
-        table: (rows, neurons), lower slopes.
+        row: (n,), its row in the table of slopes, from 1 on; 0 stands for the slopes of CROWN.
+        table: (rows, neurons), lower slopes in steps of 1/65535, as the file has them: most are read once or never.
     """
 
     layers: tuple[NumberedNeurons, ...]
     margin: Tensor
     splits: SplitColumns
     row: Tensor
-    table: Tensor
+    table: NDArray[np.uint16]
 
     def __len__(self) -> int:
         return len(self.margin)
@@ -56,6 +58,13 @@ class EarlierLeaves:
         empty[self.splits.column[against]] = True
         return self.of((~empty).nonzero().flatten()) if bool(against.any()) else self
 
+    def slopes(self) -> Tensor:
+        """The lower slopes of each leaf, (n, neurons); they say nothing where ``row`` is 0."""
+        stored = np.zeros((len(self), self.table.shape[1]), np.float32)
+        named = (self.row > 0).cpu().numpy()
+        stored[named] = self.table[self.row.cpu().numpy()[named] - 1]
+        return torch.from_numpy(stored).to(self.row.device).div_(65535)
+
     def on_condensed(self, network: CondensedNetwork) -> Columns:
         """The leaves for bounds on a condensed network. A split of a ReLU that is not there is left out."""
         place = torch.cat([_places(network, layer) for layer in self.layers])
@@ -64,7 +73,7 @@ class EarlierLeaves:
         number[place[known]] = known
         # a ReLU whose sign is known has one slope, whatever the leaf says
         named = (number >= 0) & (network.lines.upper_shift[:, 0] > 0)
-        own = self.table.index_select(0, self.row).t().contiguous().to(default).index_select(0, number.clamp_min(0))
+        own = self.slopes().t().contiguous().to(default).index_select(0, number.clamp_min(0))
         slopes = torch.where(named[:, None] & (self.row > 0), own, default)
         splits, number = self.splits, place[self.splits.neuron]
         kept = number >= 0

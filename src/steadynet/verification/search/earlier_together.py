@@ -94,7 +94,7 @@ class HeldLines:
         for leaves in self.group.values():
             rows, layer = slice(first, first + len(leaves)), leaves.layers[number]
             first = rows.stop
-            own = leaves.table[leaves.row][:, layer.rows].to(slopes).clamp(base.slope, 1.0)
+            own = leaves.slopes()[:, layer.rows].to(slopes).clamp(base.slope, 1.0)
             movable = (shift[rows, layer.elements] > 0) & (leaves.row > 0)[:, None]
             slopes[rows, layer.elements] = torch.where(movable, own, slopes[rows, layer.elements])
             within = leaves.splits.within(layer.rows)
