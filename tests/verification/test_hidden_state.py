@@ -17,6 +17,10 @@ from torch import Tensor, nn
 from helpers import Written
 from steadynet import verify
 from steadynet.graph.state import clocks_read
+from steadynet.graph.translate import graph_of
+from steadynet.verification.properties import Properties
+from steadynet.verification.search import property_batch
+from steadynet.verification.verifiers import make_verifier
 
 IMAGES, LABELS = torch.full((2, 4), 0.5), torch.tensor([0, 0])
 Forward = Callable[[nn.Module, Tensor], Tensor]
@@ -213,3 +217,24 @@ def test_a_profiler_goes_on_through_the_check():
     finally:
         sys.setprofile(None)
     assert "c_call" in seen
+
+
+def test_one_check_of_the_network_is_enough_for_all_groups_but_never_left_out(monkeypatch):
+    """A group whose images refute everything translates nothing, so the next one has to check."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+    images = torch.rand(4, 3)
+    labels = layers(images).argmax(1)
+    labels[0] = 1 - labels[0]
+    checks = list[bool]()
+
+    def counted(network, shape, *, check=True):
+        checks.append(check)
+        return graph_of(network, shape, check=check)
+
+    monkeypatch.setattr(property_batch, "graph_of", counted)
+    results = make_verifier("branch_and_bound", {"timeout": 20.0, "group": 1})(
+        Properties.around(layers, images, labels, 1e-4)
+    )
+    assert [result.verdict.value for result in results] == ["sat", "unsat", "unsat", "unsat"]
+    assert checks == [True, False, False]

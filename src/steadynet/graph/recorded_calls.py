@@ -8,6 +8,7 @@ turn the values of tensors into Python numbers, on which it could decide what to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -67,7 +68,7 @@ class RecordedCalls(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if not on_data:
             return result
-        name = resolve_name(func) or getattr(func, "__name__", str(func))
+        name = _name(func)
         results = [*_tensors(result)]
         if results or result is None:
             self.calls.append(Call(name, tuple(_other_values(given))))
@@ -84,6 +85,11 @@ class RecordedCalls(TorchFunctionMode):
 
     def _is_data(self, tensor: Tensor) -> bool:
         return bool(tensor.numel()) and tensor.untyped_storage().data_ptr() in self._data
+
+
+@lru_cache(maxsize=1024)
+def _name(function: Callable[..., Any]) -> str:
+    return resolve_name(function) or getattr(function, "__name__", str(function))
 
 
 def _says_no_values(name: str) -> bool:

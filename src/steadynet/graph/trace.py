@@ -61,6 +61,7 @@ class Trace(torch.fx.Interpreter):
         self.changed: dict[torch.fx.Node, list[torch.fx.Node]] = {}
         self._versions: dict[torch.fx.Node, int] = {}
         self._copies: dict[torch.fx.Node, Tensor] | None = None
+        self._notes_changes = True
         self._made: dict[
             str, Any
         ] = {}  # tensors made in the forward, which torch.fx keeps as attributes of the network
@@ -95,6 +96,8 @@ class Trace(torch.fx.Interpreter):
         PyTorch counts the changes of each tensor in ``_version``, for which there is no public name.
         """
         result = super().run_node(n)
+        if not self._notes_changes:
+            return result
         self.changed[n] = [node for node, version in self._versions.items() if self.values[node]._version != version]
         for node in self.changed[n]:
             self._versions[node] = self.values[node]._version
@@ -118,6 +121,7 @@ class Trace(torch.fx.Interpreter):
     def record_on(self, images: Tensor) -> RecordedCalls:
         """Run the calls on other images, and record the functions of PyTorch that this calls."""
         with self._other_run(), RecordedCalls(images) as record:
+            self._notes_changes = False  # which would be calls, too
             self.run(images)
         return record
 
@@ -134,7 +138,7 @@ class Trace(torch.fx.Interpreter):
             for name in self._made:
                 vars(self.network).pop(name)
             self.env, self.changed, self._versions = kept
-            self._copies = None
+            self._copies, self._notes_changes = None, True
 
 
 def is_patched(module: nn.Module) -> bool:

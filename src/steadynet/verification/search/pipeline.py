@@ -79,7 +79,8 @@ def decide(
     arithmetic: Arithmetic,
     on_result: Callable[[int, Result], None],
     carried: Sequence[CarryOver] = (),
-) -> None:
+    check: bool = True,
+) -> bool:
     """Decide every property of a group, or end it when its time is over.
 
     Args:
@@ -88,6 +89,10 @@ def decide(
         arithmetic: the execution of the network that a proof shall hold for.
         on_result: is called once per property, as soon as it is decided.
         carried: per property, what searches in other boxes around the same image left, if there were any.
+        check: whether to check that the network is what it is translated into. Once is enough for one network.
+
+    Returns:
+        Whether the network was translated; it is not if its outputs for the images refute all properties.
     """
     decisions = Decisions(properties, budget, on_result)
     try:
@@ -97,8 +102,10 @@ def decide(
         if decisions.open:
             carried = [carried[index] for index in sorted(decisions.open)] if carried else ()
             decisions = decisions.of_open()
-            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic, carried), decisions)
+            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic, carried, check), decisions)
             decisions.charge()
+            return True
+        return False
     finally:
         decisions.report()  # whatever broke, what is decided is decided
 

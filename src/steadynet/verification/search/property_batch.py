@@ -49,10 +49,16 @@ class PropertyBatch:
 
     @classmethod
     def of(
-        cls, properties: Properties, budget: Budget, arithmetic: Arithmetic, carried: Sequence[CarryOver] = ()
+        cls,
+        properties: Properties,
+        budget: Budget,
+        arithmetic: Arithmetic,
+        carried: Sequence[CarryOver] = (),
+        check: bool = True,
     ) -> PropertyBatch:
-        """The batch of these properties."""
-        graph, constraints = graph_of(properties.network, tuple(properties.images.shape[1:])), properties.constraints
+        """The batch of these properties; ``check`` as in :func:`graph_of`."""
+        graph = graph_of(properties.network, tuple(properties.images.shape[1:]), check=check)
+        constraints = properties.constraints
         if MERGE_OPPOSITES and not budget.hints:  # hints for a proof speak of the ReLUs of the network itself
             graph, place = without_opposites(graph)
             constraints = constraints and replace(constraints, position=place[constraints.position])

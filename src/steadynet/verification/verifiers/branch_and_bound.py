@@ -77,10 +77,11 @@ class BranchAndBound(Verifier):
         try:
             properties.network.requires_grad_(False)
             with evaluation_mode(properties.network), full_precision(properties.images.device):
-                group = self.group or _group_size(properties)
+                group, checked = self.group or _group_size(properties), False
                 for start in range(0, len(properties), group):
                     rows = slice(start, start + group)
-                    self._group(properties[rows], start, budget, on_result, carried[rows])
+                    translated = self._group(properties[rows], start, budget, on_result, carried[rows], not checked)
+                    checked = checked or translated
         finally:
             for parameter, wanted in zip(properties.network.parameters(), parameters, strict=True):
                 parameter.requires_grad_(wanted)
@@ -92,7 +93,9 @@ class BranchAndBound(Verifier):
         budget: Budget,
         on_result: Callable[[int, Result], None],
         carried: Sequence[CarryOver] = (),
-    ) -> None:
+        check: bool = True,
+    ) -> bool:
+        """Decide a group. Whether the network was translated, and checked if it shall be."""
         reported: set[int] = set()
 
         def report(index: int, result: Result) -> None:
@@ -102,14 +105,15 @@ class BranchAndBound(Verifier):
             on_result(offset + index, result)
 
         try:
-            decide(properties, budget, Arithmetic(self.arithmetic), report, carried)
+            return decide(properties, budget, Arithmetic(self.arithmetic), report, carried, check)
         except Exception as error:  # whatever broke, the other properties go on, and this one says what it was
             left = [index for index in range(len(properties)) if index not in reported]
             if len(properties) == 1:
                 on_result(offset, Result(Verdict.ERROR, 0.0, reason=f"{type(error).__name__}: {error}"))
-                return
+                return False
             for index in left:
                 self._group(properties[index : index + 1], offset + index, budget, on_result)
+            return False
 
 
 def _group_size(properties: Properties) -> int:
