@@ -108,6 +108,7 @@ def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatc
     monkeypatch.setattr(earlier_proofs, "MANY", 0)
     monkeypatch.setattr(earlier_proofs, "MOST_FAILING", most_failing)
     monkeypatch.setattr(earlier_proofs, "BATCH", 3)
+    monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     tried = 0
     for model, images, labels, folder in proved:
         other = changed(model, share)
@@ -137,6 +138,8 @@ def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequ
 def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves):
     """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten."""
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
+    monkeypatch.setattr(earlier_proofs, "MANY", 2)
+    monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     for passes in (WholePass, CondensedProof):
         monkeypatch.setattr(passes, "promising", lambda _, bounds: torch.ones_like(bounds, dtype=torch.bool))
     falsified = 0

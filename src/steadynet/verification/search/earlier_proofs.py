@@ -17,7 +17,7 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork, condense_each, condensed_sizes
-from steadynet.bounds.condensed_bounds import Columns, ascend
+from steadynet.bounds.condensed_bounds import Columns, ascend, into_range
 from steadynet.bounds.condensed_proof import CondensedProof, tightened
 from steadynet.bounds.condensed_refinement import no_note, refined_by_condensed
 from steadynet.bounds.condensed_repair import repair
@@ -49,6 +49,8 @@ FEW = 64  # subproblems, up to which nothing is attacked before they are searche
 BATCH = 512  # subproblems bounded at once
 ROOM = 1.1  # times what rounding took off the last bounds
 REPAIR = 8  # steps
+TEACHERS = 48  # leaves that are repaired first, if many are to be repaired: where they move, the others begin
+FARTHER = 1.5  # times as far as the teachers moved on average
 CAREFUL_REPAIR = Ascent(iterations=8, slope_rate=0.05, multiplier_rate=0.03)  # of those that are left, if few are
 
 
@@ -154,10 +156,8 @@ class _Attempt:
         Returns:
             Those that are not proved, and the share of the last ones that failed.
         """
-        device, step = leaves.margin.device, max(1, -(-len(leaves) // SAMPLE))
-        order = torch.arange(len(leaves), device=device)
-        order = torch.cat([order[::step], order[(order % step) > 0]])
-        left, nearly = torch.ones(len(leaves), dtype=torch.bool, device=device), list[Tensor]()
+        order, left = _spread_first(leaves, SAMPLE), torch.ones_like(leaves.margin, dtype=torch.bool)
+        nearly = list[Tensor]()
         start, failed = 0, 0.0
         while start < len(leaves) and failed <= MOST_FAILING and not self.out_of_time():
             some = order[start : start + (BATCH if start else SAMPLE)]
@@ -218,11 +218,26 @@ class _Attempt:
         if refine:
             self._refine_further()
             leaves, _ = self._tried(leaves.not_empty(self.whole))  # most of them are proved now
-        parts = list[Part]()
-        for rows in torch.arange(len(leaves), device=leaves.margin.device).split(BATCH):
-            parts += self._not_repaired(leaves.of(rows).on_condensed(self.proving.network))
+        order, network, parts = _spread_first(leaves, TEACHERS), self.proving.network, list[Part]()
+        first = TEACHERS if len(leaves) > MANY else 0
+        moved = self._repair_teachers(leaves.of(order[:first]).on_condensed(network), parts) if first else None
+        for rows in order[first:].split(BATCH):
+            columns = leaves.of(rows).on_condensed(network)
+            if moved is not None:
+                columns.slopes.add_(moved * (columns.upper_shift > 0))
+                into_range(columns.slopes, network)
+            parts += self._not_repaired(columns)
         if not self._concluded(torch.tensor([part.margin for part in parts])):
             self._search(parts)
+
+    def _repair_teachers(self, columns: Columns, parts: list[Part]) -> Tensor:
+        """Repair some leaves, add what is left of them to ``parts``, and return how to move the others, (neurons, 1).
+
+        What has changed is the network, for all leaves alike, so much of what one leaf needs, the others need, too.
+        """
+        before = columns.slopes.clone()
+        parts += self._not_repaired(columns)
+        return FARTHER * (columns.slopes - before).mean(1, keepdim=True)
 
     def _not_repaired(self, columns: Columns) -> list[Part]:
         """Raise the bounds of some subproblems and prove them; those that are not proved."""
@@ -282,3 +297,9 @@ class _Attempt:
         margins = torch.tensor(sorted(search.open_margins()), device=self.state.lower.device)
         steps, restarts = self.state.batch.budget.attack_steps // 2, min(1, self.state.batch.budget.restarts)
         return attack_from_random_points(search.network, self.decisions, self.index, margins, restarts, steps)
+
+
+def _spread_first(leaves: EarlierLeaves, sample: int) -> Tensor:
+    """The numbers of all leaves; the first ones, ``sample`` at most, are spread over all of them."""
+    order, step = torch.arange(len(leaves), device=leaves.margin.device), max(1, -(-len(leaves) // sample))
+    return torch.cat([order[::step], order[(order % step) > 0]])
