@@ -7,12 +7,13 @@ Every number on them comes from the files in ``results/``. What has not been run
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import which_method
+from larger_networks import larger_networks
 from published_grids import SCALE, Published, answer, cost, missing
 from steadynet.files import write_text
 from steadynet.report.claims import RULE, ClaimPart
@@ -161,7 +162,7 @@ def summary_page(found: dict[Question, list[Published]], methods: Published) -> 
     return "\n\n".join([*parts, "## How it is measured", MEASURED, spent, rule]) + "\n"
 
 
-def readme_part(methods: Published) -> str:
+def readme_part(methods: Published, others: Mapping[str, Published]) -> str:
     """The figure and the table of the README, once every method has been run on M1 at ε = 0.3."""
     planned = {cell.variant.label for cell in methods.planned if cell.model == HEADLINE}
     networks = next((found for title, found in _compared(methods).items() if title.startswith(f"{HEADLINE},")), [])
@@ -185,7 +186,8 @@ def readme_part(methods: Published) -> str:
         "measured](docs/which-method.md), [which of the paper's claims hold](docs/results/index.md))."
     )
     figure = f"![{which_method.ALT}](docs/figures/{which_method.FIGURE})"
-    return "\n\n".join([f"{MARK}\n{text}", figure, "\n".join(rows)])
+    larger = larger_networks(others)
+    return "\n\n".join([f"{MARK}\n{text}", figure, "\n".join(rows), *([larger] if larger else [])])
 
 
 def _compared(methods: Published) -> dict[str, list[Network]]:
@@ -209,7 +211,8 @@ def pages(results: Path) -> dict[str, str]:
     methods = Published.read(results, "methods")
     texts = {f"docs/results/{question.page}.md": question_page(question, grids) for question, grids in found.items()}
     texts["docs/results/index.md"] = summary_page(found, methods)
-    for page, text in (("docs/which-method.md", methods_part(methods)), ("README.md", readme_part(methods))):
+    others = {grid.name: grid for grids in found.values() for grid in grids}
+    for page, text in (("docs/which-method.md", methods_part(methods)), ("README.md", readme_part(methods, others))):
         texts[page] = which_method.with_results((ROOT / page).read_text(encoding="utf-8"), text)
     return texts
 

@@ -24,6 +24,7 @@ from steadynet.networks.input_gradient import MOST_SUB_PIXEL_CHANNELS, sub_pixel
 Shape = tuple[int, ...]
 Pair = tuple[int, int]  # a number for the rows and one for the columns of an image
 FAST_TRANSPOSES = True  # whether each transposed convolution takes the way that is fast for its channels
+FEW_CHANNELS = 4  # so many are those of images: one matrix product, and sums of its columns, are fastest
 
 
 class Interval(NamedTuple):
@@ -232,7 +233,7 @@ class Convolution(Affine):
     def transposed(self, rows: Tensor, shape: Shape) -> Tensor:
         """Apply the transposed convolution; the result has exactly the input's ``shape``."""
         channels, plain = shape[0], self.groups == 1 and self.dilation == (1, 1)
-        if FAST_TRANSPOSES and plain and channels == 1:
+        if FAST_TRANSPOSES and plain and channels <= FEW_CHANNELS:
             columns = self.weight.flatten(1).t() @ rows.flatten(2)
             return F.fold(columns, shape[1:], self.weight.shape[2:], stride=self.stride, padding=self.padding)
         few = channels <= MOST_SUB_PIXEL_CHANNELS or not FAST_TRANSPOSES

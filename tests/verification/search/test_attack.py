@@ -81,3 +81,21 @@ def test_a_counterexample_met_on_the_way_is_taken(monkeypatch):
         decisions.report()
         results: list[Result] = [result for _, result in found]
         assert [result.verdict for result in results] == verdicts
+
+
+def test_a_descent_without_hope_ends_early(monkeypatch):
+    """On [1, 2] the margin 2x is least at the start, 1: it will not get below zero. On [−1, 2] it will."""
+    steps: list[int] = []
+    plain = attack._Way._value
+    monkeypatch.setattr(attack._Way, "_value", lambda way, shares: steps.append(1) or plain(way, shares))
+    owner = margin = torch.tensor([0])
+
+    def descended(lower: float, start: float, hopeful: bool) -> tuple[int, bool]:
+        batch, decisions, _ = batch_of(linear(), torch.tensor([[lower]]), torch.tensor([[2.0]]))
+        steps.clear()
+        descend_on_margins(batch, decisions, owner, margin, torch.tensor([[start]]), 20, hopeful=hopeful)
+        return len(steps), not decisions.open
+
+    assert descended(1.0, 1.0, hopeful=False) == (20, False)
+    assert descended(1.0, 1.0, hopeful=True) == (attack.PACE + 1, False)
+    assert descended(-1.0, 2.0, hopeful=True) == (20, True)

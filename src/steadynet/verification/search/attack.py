@@ -20,6 +20,8 @@ NEARBY, NEARBY_STEPS, NEARBY_STEP = 64, 30, 1e-3  # points around a leaf's minim
 BEST_ON_THE_WAY = True  # whether the best point of a descent is tried, beside its last one
 DIVERSIFIED = 3  # every third restart begins from diversified points; 0 for none
 DIVERSIFYING_STEPS, DIVERSIFYING_STEP = 10, 0.5  # the way to such a point, in shares of each input's width
+HOPE = 2.0  # a descent ends where no way would get there if it went on so many times as fast as last
+PACE = 2  # steps by which that is measured
 JITTERED, JITTER = 512, 8  # more points, each input moved by up to so many of its units in the last place
 
 
@@ -27,7 +29,7 @@ def attack_quickly(state: SearchState, decisions: Decisions) -> SearchState:
     """Attack every open margin once, with a few steps: enough for most properties that an attack refutes at all."""
     budget = state.batch.budget
     restarts, steps = min(1, budget.restarts), min(QUICK_STEPS, budget.attack_steps)
-    return _attack(state, decisions, state.open_margins(decisions), restarts, steps)
+    return _attack(state, decisions, state.open_margins(decisions), restarts, steps, hopeful=True)
 
 
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
@@ -40,7 +42,12 @@ def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
 
 
 def _attack(
-    state: SearchState, decisions: Decisions, pairs: tuple[Tensor, Tensor], restarts: int, steps: int
+    state: SearchState,
+    decisions: Decisions,
+    pairs: tuple[Tensor, Tensor],
+    restarts: int,
+    steps: int,
+    hopeful: bool = False,
 ) -> SearchState:
     budget = state.batch.budget
     owner, margin = (side.repeat(restarts) for side in pairs)
@@ -49,7 +56,7 @@ def _attack(
         left = rows[decisions.still_open(owner[rows])]
         if len(left):
             start = _starts(state.batch, decisions, owner[left], restart[left])
-            descend_on_margins(state.batch, decisions, owner[left], margin[left], start, steps)
+            descend_on_margins(state.batch, decisions, owner[left], margin[left], start, steps, hopeful=hopeful)
             decisions.charge(owner[left].tolist())
     return state
 
@@ -82,6 +89,7 @@ def descend_on_margins(
     start: Tensor | None,
     steps: int,
     step_size: float = 1 / 8,
+    hopeful: bool = False,
 ) -> None:
     r"""Descend on margin[k] of property owner[k], and refute the properties for which that finds a counterexample.
 
@@ -93,9 +101,15 @@ def descend_on_margins(
         start: (n, \*image), the first points; uniform random points if None.
         steps: how many steps to take.
         step_size: the length of the first step, as a share of each input's width; it falls to zero.
+        hopeful: whether to end where no way is likely to get there.
     """
     way = _Way(batch.properties.network, batch.properties.region[owner], batch.margins[owner, margin])
-    last = way.descend(start, decisions.out_of_time(owner.tolist()), steps, step_size, momentum=0.75, shrink=True)
+    out_of_time = decisions.out_of_time(owner.tolist())
+
+    def stop() -> bool:
+        return (hopeful and way.is_hopeless(steps)) or out_of_time()
+
+    last = way.descend(start, stop, steps, step_size, momentum=0.75, shrink=True)
     for points in (last, way.best) if BEST_ON_THE_WAY else (last,):
         wrong = misclassified(way.network, points, batch.properties.labels[owner])
         for found in wrong.nonzero().flatten().tolist():
@@ -113,6 +127,7 @@ class _Way:
         self.width = region.upper - region.lower
         self.least = torch.full_like(functions[:, 0], torch.inf)
         self.shares = torch.zeros_like(region.lower)
+        self._earlier: list[Tensor] = []  # the least values so far, after each step
 
     @property
     def best(self) -> Tensor:
@@ -129,11 +144,20 @@ class _Way:
             descend(self._value, unit, unit.project(first), steps=steps, step_size=step_size, stop=stop, **settings)
         )
 
+    def is_hopeless(self, steps: int) -> bool:
+        """Whether no way of so many steps would get below zero. As steps shrink, a way gets slower and slower."""
+        taken = len(self._earlier)
+        if taken <= PACE:
+            return False
+        gained = self._earlier[-1 - PACE] - self.least
+        return not bool((self.least - HOPE * (steps - taken + 1) / PACE * gained <= 0).any())
+
     def _value(self, shares: Tensor) -> Tensor:
         values = (self.network(torch.addcmul(self.region.lower, shares, self.width)) * self.functions).sum(1)
         with torch.no_grad():
             better = values < self.least
             self.least = torch.where(better, values, self.least)
+            self._earlier.append(self.least)
             self.shares = torch.where(better.view(-1, *[1] * (shares.dim() - 1)), shares, self.shares)
         return values
 

@@ -14,13 +14,11 @@ from torch import Tensor
 
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.verification.properties import DecidedBy
-from steadynet.verification.search.attack import DIVERSIFIED, DIVERSIFYING_STEP, DIVERSIFYING_STEPS
+from steadynet.verification.search.attack import DIVERSIFIED, DIVERSIFYING_STEP, DIVERSIFYING_STEPS, HOPE, PACE
 from steadynet.verification.search.decisions import Decisions
 
 NEARLY_REFUTED = 1e-3  # a margin that the condensed network computes, below which a point is replayed
 MOMENTUM = 0.75
-HOPE = 2.0  # a descent ends where no way would get there if it went on so many times as fast as last
-PACE = 2  # steps by which that is measured
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.relu_splitting import split_relus
 from steadynet.verification.search.root_bounds import REFINEMENT
 
-KEPT_ENTRIES = 1 << 24  # of the matrices of all condensed networks that are kept from the first look to the search
-MOST_ENTRIES = 1 << 22  # of the matrices of a condensed network that is searched at once, without a look at the whole
+KEPT_ENTRIES = 1 << 25  # of the matrices of all condensed networks that are kept from the first look to the search
+MOST_ENTRIES = 1 << 24  # of the matrices of a condensed network that is searched at once, without a look at the whole
 
 
 def look_condensed(state: SearchState, decisions: Decisions, limit: int) -> SearchState:

@@ -127,7 +127,8 @@ class _ReluSplitting:
         best = best[decisions.still_open(owner[best])]
         if len(best):
             start = bounded.minimiser[best]
-            descend_on_margins(self.batch, decisions, owner[best], margin[best], start, POLISHING_STEPS)
+            rows = owner[best], margin[best]
+            descend_on_margins(self.batch, decisions, *rows, start, POLISHING_STEPS, hopeful=True)
 
     def _split(self, bounded: BoundedBatch, subproblems: list[Subproblem], out_of_time: Callable[[], bool]) -> None:
         """Queue both sides of the ReLU that each subproblem is split at; settle those without an unstable ReLU."""
