@@ -63,6 +63,7 @@ PIECES = (
         "second attack comes late",
         {f"{SEARCH}.condensed_splitting.LATE_ATTACK": None, f"{SEARCH}.condensed_search.LATE_ATTACK": None},
     ),
+    Piece("first attack ends without hope", {f"{SEARCH}.attack.PACE": 1 << 30}),
     Piece("attacks", settings={"restarts": 0, "attack_steps": 0}),
     Piece("one bound where the sign is known", {f"{BOUNDS}.sharpening.SECOND_BOUNDS": True}),
     Piece("channels that are never active left out", {f"{BOUNDS}.thinning.THINNING": False}),
