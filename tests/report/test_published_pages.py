@@ -24,6 +24,7 @@ from steadynet.report.claims import Outcome
 
 sys.path.insert(0, str(ROOT / "docs" / "figures"))
 import published_grids
+from larger_networks import larger_networks
 from published_grids import Published, answer, missing
 from published_pages import QUESTIONS, RESULTS, draw, pages
 
@@ -65,6 +66,17 @@ def test_every_number_of_new_pages_is_in_the_files(results):
     texts = pages_of(results)
     assert check_numbers(texts["rq2-mnist"], results / "rq2-mnist") > 40
     assert check_numbers(texts["methods"], results / "methods") > 10
+
+
+def test_the_table_of_larger_networks_counts_the_verdicts():
+    """M3 with nbc at ε = 0.2, counted from its file."""
+    (folder,) = (RESULTS / "rq1-mnist" / "runs").glob("M3-nbc-seed-0-*")
+    with (folder / "verdicts.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if float(row["eps"]) == 0.2]
+    share = 100 * sum(row["verdict"] == "unsat" for row in rows) / len(rows)
+    accuracy = 100 * json.loads((folder / "evaluation.json").read_text())["accuracy"]
+    grids = {name: Published.read(RESULTS, name) for name in ("rq1-mnist", "rq2-mnist", "rq1-cifar10", "rq2-cifar10")}
+    assert f"| `nbc` | {accuracy:.1f} %, {share:.1f} % (paper 46.3 %) |" in larger_networks(grids)
 
 
 def test_a_wrong_number_is_found(results):
