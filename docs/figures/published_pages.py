@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import which_method
-from larger_networks import larger_networks
+from larger_networks import Found, larger_networks, which_to_take
 from published_grids import SCALE, Published, answer, cost, missing
 from steadynet.files import write_text
 from steadynet.report.claims import RULE, ClaimPart
@@ -186,8 +186,9 @@ def readme_part(methods: Published, others: Mapping[str, Published]) -> str:
         "measured](docs/which-method.md), [which of the paper's claims hold](docs/results/index.md))."
     )
     figure = f"![{which_method.ALT}](docs/figures/{which_method.FIGURE})"
-    larger = larger_networks(others)
-    return "\n\n".join([f"{MARK}\n{text}", figure, "\n".join(rows), *([larger] if larger else [])])
+    small = {one.label: Found(one.accuracy, one.proved) for one in networks}
+    more = [part for part in (larger_networks(others), which_to_take(small, others)) if part]
+    return "\n\n".join([f"{MARK}\n{text}", figure, "\n".join(rows), *more])
 
 
 def _compared(methods: Published) -> dict[str, list[Network]]:
