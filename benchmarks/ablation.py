@@ -67,6 +67,8 @@ PIECES = (
     Piece("attacks", settings={"restarts": 0, "attack_steps": 0}),
     Piece("one bound where the sign is known", {f"{BOUNDS}.sharpening.SECOND_BOUNDS": True}),
     Piece("channels that are never active left out", {f"{BOUNDS}.thinning.THINNING": False}),
+    Piece("neurons that are never active left out", {f"{BOUNDS}.flattening.FLATTENING": False}),
+    Piece("attack before the first bounds", {f"{SEARCH}.pipeline.ATTACK_FIRST": False}),
     Piece("symbolic intervals, which large networks have", {f"{BOUNDS}.crown.SYMBOLIC": False}),
     Piece("transposes by the number of channels", {"steadynet.graph.operations.FAST_TRANSPOSES": False}),
 )

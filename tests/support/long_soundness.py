@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 import soundness
-from steadynet.bounds import crown
+from steadynet.bounds import crown, flattening
 from steadynet.errors import UserError
 from steadynet.verification.properties import Verdict
 from steadynet.verification.search import input_splitting, pipeline, program_splitting
@@ -42,7 +42,8 @@ class Part:
 
     With ``halve``, boxes are halved whatever the network; with ``straight``, the search goes straight to the condensed
     networks; with ``programs``, straight to linear programs. Most random networks would be decided before. With
-    ``symbolic``, small networks have symbolic intervals, too.
+    ``symbolic``, small networks are bounded as large ones are: with an attack first, symbolic intervals, and feature
+    maps as lists of active neurons.
     """
 
     first: int
@@ -76,10 +77,12 @@ class Count:
 
 def run(part: Part) -> Count:
     """Do one piece of work."""
-    started, usual = cpu_seconds(), crown.LARGE_MAP
-    crown.LARGE_MAP = 1 if part.symbolic else usual
+    started = cpu_seconds()
+    usual = crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE
+    as_large = (1, 1, 1, 1.0) if part.symbolic else usual
+    crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE = as_large
     count = self_test(part) if part.verifier else random_networks(part)
-    crown.LARGE_MAP = usual
+    crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE = usual
     return Count(*count, cpu_seconds() - started)
 
 

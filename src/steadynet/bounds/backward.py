@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, WindowedLayers
 from steadynet.bounds.relaxation import Relax, Relaxation, Slopes
 from steadynet.bounds.rounding import NetworkRounding, PassErrors, cost_of_errors, input_room, sum_of_negatives
 from steadynet.bounds.s_shaped_lines import SShapedLines
+from steadynet.bounds.sparse_layers import SparseConvolution
 from steadynet.bounds.substitution import (
     held,
     lost_by_cancelling,
@@ -49,6 +51,7 @@ class BoundedNetwork:
         drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
         drawn_curves: the same for sigmoids and tanhs.
         ends: values at which a pass may end early, by position: those of ReLUs.
+        sparse: a cache of convolutions between active neurons, with the upper bounds that these were found by.
     """
 
     graph: Graph
@@ -60,7 +63,10 @@ class BoundedNetwork:
     matrices: Matrices = field(default_factory=dict, repr=False)
     drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
     drawn_curves: dict[int, tuple[Interval, SShapedLines]] = field(default_factory=dict, repr=False, compare=False)
-    ends: Mapping[int, SymbolicEnd] = field(default_factory=dict, repr=False)
+    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict, repr=False)
+    sparse: dict[int, tuple[Sequence[Tensor], SparseConvolution]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def output(self) -> int:
@@ -191,7 +197,7 @@ class RelaxedNetwork:
     relaxations: Mapping[int, Relaxation]
     errors: PassErrors | None = None
     curves: Mapping[int, SShapedLines] = field(default_factory=dict)
-    ends: Mapping[int, SymbolicEnd] = field(default_factory=dict)
+    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict)
 
     def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
         """Bound each function from below over the box of its property.

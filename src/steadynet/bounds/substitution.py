@@ -86,6 +86,8 @@ def through_few_unstable(
     functions: LinearFunctions, owner: Tensor | None, lines: Relaxation, columns: Tensor, proof: bool
 ) -> tuple[list[LinearFunctions], Tensor]:
     """Functions of ReLUs of which few are unstable, as functions of their inputs: only these columns take two lines."""
+    if functions.coefficients.dim() == 2 and len(lines.difference) == 1 and not functions.coefficients.is_contiguous():
+        return _through_few_unstable_in_columns(functions, lines, columns, proof)
     (slope,) = functions.gather_all(lines.lower_lines, owner)
     shape, coefficients = functions.coefficients.shape, (functions.coefficients * slope).flatten(1)
     negative = functions.coefficients.flatten(1).index_select(1, columns).clamp_max(0)
@@ -95,3 +97,15 @@ def through_few_unstable(
     added = (negative * shift).sum(1, dtype=torch.float64 if proof else None)
     coefficients.index_add_(1, columns, negative * difference)
     return [functions.with_coefficients(coefficients.view(shape))], added
+
+
+def _through_few_unstable_in_columns(
+    functions: LinearFunctions, lines: Relaxation, unstable: Tensor, proof: bool
+) -> tuple[list[LinearFunctions], Tensor]:
+    """The same where coefficients are stored in columns, one per function, of one property."""
+    columns = functions.coefficients.t()
+    negative = columns.index_select(0, unstable).clamp_max(0)
+    difference, shift = (side[0, unstable, None] for side in (lines.difference, lines.upper_shift))
+    added = (negative * shift).sum(0, dtype=torch.float64 if proof else None)
+    result = (columns * lines.lower_slope[0, :, None]).index_add_(0, unstable, negative * difference)
+    return [functions.with_coefficients(result.t())], added

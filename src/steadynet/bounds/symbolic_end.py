@@ -16,8 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Patch
+from steadynet.bounds.sparse_layers import MapNeurons, coefficients_of_input
 from steadynet.bounds.symbolic import SymbolicPass, SymbolicValue
 from steadynet.graph.rounding import LONG_SUM, LONGEST_SUM, gamma, underflow_unit
 
@@ -65,6 +67,23 @@ class SymbolicEnd:
         smaller._coefficients = self._coefficients.index_select(3, channels)
         smaller._room, smaller._centre = (size.index_select(1, channels) for size in (self._room, self._centre))
         return smaller
+
+    @property
+    def properties(self) -> int:
+        """How many properties it speaks of."""
+        return len(self._half)
+
+    def of_neurons(self, neurons: MapNeurons) -> FlatEnd:
+        """The same for some neurons of the feature map, in a list, on the box of one property."""
+        places = torch.from_numpy(neurons.places), torch.from_numpy(neurons.channels)
+        known = self._coefficients[0].flatten(0, 1)[places]
+        return FlatEnd(
+            coefficients_of_input(known, self._patch, neurons, tuple(self._half.shape[1:])),
+            self._half[0].flatten(1).t().reshape(-1, 1),
+            self._centre[0].flatten()[neurons.elements, None],
+            self._room[0].flatten()[neurons.elements, None],
+            self._lost,
+        )
 
     def lower(self, functions: LinearFunctions, owner: Tensor | None) -> Tensor:
         """Lower bounds of functions of the value, (n,) in float64, with every rounding counted."""

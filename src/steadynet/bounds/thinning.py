@@ -16,6 +16,7 @@ from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.rounding import NetworkRounding
+from steadynet.bounds.symbolic_end import SymbolicEnd
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Shape
 from steadynet.graph.rearrangements import Reshape
@@ -68,7 +69,10 @@ def _without_the_others(bounded: BoundedNetwork, kept: Kept) -> BoundedNetwork:
             drawn[relu] = bounds[relu], bounded.relax, lines
         elif relu in bounds:
             drawn[relu] = bounds[relu], bounded.relax, bounded.lines(relu)
-    ends = {position: end.of_channels(kept.get(position)) for position, end in bounded.ends.items()}
+    ends = {
+        position: end.of_channels(kept.get(position)) if isinstance(end, SymbolicEnd) else end
+        for position, end in bounded.ends.items()
+    }
     rounding = None if bounded.rounding is None else _thin_rounding(bounded.rounding, kept)
     return replace(
         bounded,

@@ -32,6 +32,20 @@ def attack_quickly(state: SearchState, decisions: Decisions) -> SearchState:
     return _attack(state, decisions, state.open_margins(decisions), restarts, steps, hopeful=True)
 
 
+def attack_before_bounds(batch: PropertyBatch, decisions: Decisions) -> None:
+    """Attack the smallest margin of every property once, with a few steps, before anything is bounded.
+
+    On large networks, this takes a fraction of the time of the first bounds, which refuted properties are spared.
+    """
+    budget, owner = batch.budget, torch.tensor(sorted(decisions.open), device=batch.margins.device)
+    if not budget.restarts:
+        return
+    for rows in owner.split(budget.batch):
+        steps = min(QUICK_STEPS, budget.attack_steps)
+        descend_on_margins(batch, decisions, rows, None, None, steps, hopeful=True)
+        decisions.charge(rows.tolist())
+
+
 def attack_margins(state: SearchState, decisions: Decisions) -> SearchState:
     """Attack every open margin that is searched on the whole network: where it is negative, there is a counterexample.
 
@@ -77,7 +91,7 @@ def diversified(batch: PropertyBatch, decisions: Decisions, owner: Tensor) -> Te
     alone have similar outputs where the box has many inputs.
     """
     direction = 2 * torch.rand(len(owner), batch.margins.shape[2], device=owner.device).to(batch.margins) - 1
-    way = _Way(batch.properties.network, batch.properties.region[owner], -direction)
+    way = _Way(batch.properties.network, batch.properties.region[owner], -direction[:, None])
     return way.descend(None, decisions.out_of_time(owner.tolist()), DIVERSIFYING_STEPS, DIVERSIFYING_STEP)
 
 
@@ -85,7 +99,7 @@ def descend_on_margins(
     batch: PropertyBatch,
     decisions: Decisions,
     owner: Tensor,
-    margin: Tensor,
+    margin: Tensor | None,
     start: Tensor | None,
     steps: int,
     step_size: float = 1 / 8,
@@ -97,13 +111,14 @@ def descend_on_margins(
         batch: the properties.
         decisions: where a counterexample is noted.
         owner: (n,), the properties.
-        margin: (n,), the margins.
+        margin: (n,), the margins; None for the smallest margin of each property, whichever that is on the way.
         start: (n, \*image), the first points; uniform random points if None.
         steps: how many steps to take.
         step_size: the length of the first step, as a share of each input's width; it falls to zero.
         hopeful: whether to end where no way is likely to get there.
     """
-    way = _Way(batch.properties.network, batch.properties.region[owner], batch.margins[owner, margin])
+    functions = batch.margins[owner] if margin is None else batch.margins[owner, margin][:, None]
+    way = _Way(batch.properties.network, batch.properties.region[owner], functions)
     out_of_time = decisions.out_of_time(owner.tolist())
 
     def stop() -> bool:
@@ -117,7 +132,7 @@ def descend_on_margins(
 
 
 class _Way:
-    """A descent on function k · output in box k, which remembers the best point of its way.
+    """A descent on the least of the functions k · output in box k, which remembers the best point of its way.
 
     A thin counterexample may be narrower than a step: the way meets it, and does not end there.
     """
@@ -125,7 +140,7 @@ class _Way:
     def __init__(self, network: nn.Module, region: InputRegion, functions: Tensor) -> None:
         self.network, self.region, self.functions = network, region, functions
         self.width = region.upper - region.lower
-        self.least = torch.full_like(functions[:, 0], torch.inf)
+        self.least = torch.full_like(functions[:, 0, 0], torch.inf)
         self.shares = torch.zeros_like(region.lower)
         self._earlier: list[Tensor] = []  # the least values so far, after each step
 
@@ -153,7 +168,8 @@ class _Way:
         return not bool((self.least - HOPE * (steps - taken + 1) / PACE * gained <= 0).any())
 
     def _value(self, shares: Tensor) -> Tensor:
-        values = (self.network(torch.addcmul(self.region.lower, shares, self.width)) * self.functions).sum(1)
+        scores = self.network(torch.addcmul(self.region.lower, shares, self.width))
+        values = (scores[:, None] * self.functions).sum(2).amin(1)
         with torch.no_grad():
             better = values < self.least
             self.least = torch.where(better, values, self.least)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from steadynet.bounds.crown import has_large_maps
 from steadynet.devices import plain_convolutions
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import Properties, Result, Verdict
-from steadynet.verification.search.attack import attack_margins, attack_quickly
+from steadynet.verification.search.attack import attack_before_bounds, attack_margins, attack_quickly
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.carry_over import CarryOver
 from steadynet.verification.search.condensed_search import look_condensed, split_condensed
@@ -29,6 +30,7 @@ from steadynet.verification.search.root_bounds import (
 )
 
 FEW_INPUTS = MOST_INPUTS  # up to so many, boxes are halved or programs are solved before anything is condensed
+ATTACK_FIRST = True  # whether a short attack comes before the first bounds of large networks
 FIRST_LOOK = 32  # subproblems that a property may have before its inner bounds are refined
 
 Stage = Callable[[SearchState, Decisions], SearchState]
@@ -52,6 +54,12 @@ def first_attack(state: SearchState, decisions: Decisions) -> SearchState:
 def second_attack(state: SearchState, decisions: Decisions) -> SearchState:
     """Attack what is still open with all steps and restarts."""
     return state if _has_few_inputs(state) else attack_margins(state, decisions)
+
+
+def is_large(batch: PropertyBatch) -> bool:
+    """Whether the first bounds of a network take much longer than a short attack."""
+    with torch.no_grad():
+        return has_large_maps(batch.graph, batch.graph.values(batch.properties.images[:1]))
 
 
 def _has_few_inputs(state: SearchState) -> bool:
@@ -102,7 +110,12 @@ def decide(
         if decisions.open:
             carried = [carried[index] for index in sorted(decisions.open)] if carried else ()
             decisions = decisions.of_open()
-            _run_stages(PropertyBatch.of(decisions.properties, budget, arithmetic, carried, check), decisions)
+            batch = PropertyBatch.of(decisions.properties, budget, arithmetic, carried, check)
+            if ATTACK_FIRST and is_large(batch):
+                attack_before_bounds(batch, decisions)
+                batch, decisions = batch.of_properties(sorted(decisions.open)), decisions.of_open()
+            if decisions.open:
+                _run_stages(batch, decisions)
             decisions.charge()
             return True
         return False

@@ -66,6 +66,12 @@ class PropertyBatch:
         margins = robustness_margins(properties, len(last.weight) if isinstance(last, Dense) else None)
         return cls(properties, graph, margins, budget, execution, carried, constraints)
 
+    def of_properties(self, kept: Sequence[int]) -> PropertyBatch:
+        """The batch of some of the properties, in this order."""
+        rows = torch.tensor(kept, dtype=torch.long, device=self.margins.device)
+        carried = [self.carried[index] for index in kept] if self.carried else ()
+        return replace(self, properties=self.properties[rows], margins=self.margins[rows], carried=carried)
+
     def bounded(
         self,
         box: Interval,
