@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import exact_arithmetic
+import soundness
 from exact_arithmetic import ORDERS, Exact, Float, exact_input, float_input
 from helpers import residual
 from steadynet.bounds import crown, flattening, graph_of
@@ -22,8 +23,10 @@ from steadynet.bounds.sparse_layers import MapNeurons, SparseConvolution
 from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import ends_before
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Convolution, Interval, ReLU
+from steadynet.graph.operations import Convolution, Dense, Interval, ReLU
 from steadynet.graph.rounding import Arithmetic, Execution
+from steadynet.verification.properties import Verdict
+from steadynet.verification.verify import verify
 
 EXECUTION = Execution(Arithmetic.FLOAT32, torch.float32)
 SHAPE = (2, 6, 7)
@@ -231,3 +234,44 @@ def test_an_end_by_hand():
     sides = (torch.tensor(side).view(2, 1) for side in ([0.5, 1.0], [1.0, -1.0], [0.25, 0.0]))
     end = FlatEnd(matrix, *sides, lost=torch.tensor([0.125], dtype=torch.float64))
     assert float(end.lower(LinearFunctions(torch.tensor([[3.0, -2.0]])), None)) == 5 - 3 - 5 - 0.75 - 0.125
+
+
+def test_a_relu_behind_the_flattening_is_met(monkeypatch):
+    """All of the last map is active, so a list of its neurons is as long as the map, in another order.
+
+    A brighter image activates class 1 by far more than the 0.1 that class 0 has.
+    """
+    monkeypatch.undo()  # the network is large enough as it is
+    network = nn.Sequential(
+        nn.Conv2d(1, 16, 1), nn.ReLU(), nn.Conv2d(16, 2, 8, stride=8), nn.ReLU(), nn.Flatten(), nn.ReLU(),
+        nn.Linear(8, 128), nn.ReLU(), nn.Linear(128, 2),
+    ).eval()  # fmt: skip
+    for parameter in network.parameters():
+        parameter.data.zero_()
+    network[0].weight.data[0], network[0].bias.data[1:] = 1, -1
+    network[2].weight.data[0, 0], network[2].bias.data[:] = 1 / 64, 1
+    network[6].weight.data[:, :4], network[6].bias.data[:] = 1, -6.001
+    network[8].weight.data[1], network[8].bias.data[0] = 1, 0.1
+    image = torch.full((1, 1, 16, 16), 0.5)
+    assert network(image + 0.09).argmax() == 1
+    (result,) = verify(network, image, torch.tensor([0]), eps=0.1)
+    assert result.verdict is Verdict.SAT
+
+
+@pytest.mark.parametrize("order", ["relu, dense", "relu, reshape, dense", "reshape, relu, dense", "reshape, dense"])
+def test_only_a_dense_layer_reads_a_list_of_neurons(monkeypatch, order):
+    torch.manual_seed(0)
+    body = {"relu": nn.ReLU(), "dense": nn.Linear(12, 4), "reshape": nn.Flatten()}
+    behind = [body[name] for name in order.split(", ")]
+    network = nn.Sequential(nn.Conv2d(1, 3, 2), nn.ReLU(), nn.Flatten(), *behind, nn.ReLU(), nn.Linear(4, 2)).eval()
+    network.requires_grad_(False)[0].bias[0] = -3.0  # never active
+    graph, box = graph_of(network, (1, 3, 3)), box_of(0.1, (1, 3, 3))
+    bounded = bounded_by(graph, box, monkeypatch, flat=False)
+    dense = next(place for place, node in graph.numbered() if isinstance(node.operation, Dense))
+    assert (flattened(bounded, dense) is None) == ("relu" in order)
+
+
+@pytest.mark.parametrize("turn", range(12))
+def test_networks_of_an_unusual_order_are_decided_as_by_programs(turn):
+    case = soundness.make(soundness.KINDS.index("unusual order") + turn * len(soundness.KINDS))
+    assert soundness.check(case, soundness.verifiers(group=1), in_time=False)[1] == []

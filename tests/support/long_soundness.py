@@ -42,8 +42,8 @@ class Part:
 
     With ``halve``, boxes are halved whatever the network; with ``straight``, the search goes straight to the condensed
     networks; with ``programs``, straight to linear programs. Most random networks would be decided before. With
-    ``symbolic``, small networks are bounded as large ones are: with an attack first, symbolic intervals, and feature
-    maps as lists of active neurons.
+    ``symbolic``, small networks are bounded as large ones are: one property at a time, with an attack first, symbolic
+    intervals, and feature maps as lists of active neurons.
     """
 
     first: int
@@ -93,7 +93,8 @@ def cpu_seconds() -> float:
 
 def self_test(part: Part) -> tuple[Counter[str], Counter[str], Counter[str], tuple[str, ...]]:
     """Decide networks of each kind of one family."""
-    test = SelfTest(part.verifier, {"timeout": TIMEOUT}, part.networks, part.first, [part.family])
+    alone = {"group": 1} if part.symbolic and part.verifier == "branch_and_bound" else {}
+    test = SelfTest(part.verifier, {"timeout": TIMEOUT, **alone}, part.networks, part.first, [part.family])
     result, name = test.run(), part.verifier
     total, wrong = result.total(), result.wrong()
     return (
@@ -120,7 +121,8 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
     program_splitting.MOST_INPUTS = -1 if part.straight else usual[4]
     for seed in range(part.first, part.first + part.networks):
         case = soundness.make(seed)
-        results, complaints = soundness.check(case, soundness.verifiers(), in_time=False)  # the machine may be busy
+        verifiers = soundness.verifiers(group=1 if part.symbolic else None)
+        results, complaints = soundness.check(case, verifiers, in_time=False)  # the machine may be busy
         for name, of_all in results.items():
             found = [result.verdict in (Verdict.SAT, Verdict.UNSAT) for result in of_all]
             decided[name] += sum(found)

@@ -114,6 +114,22 @@ def maxima(classes: int) -> nn.Sequential:
     return nn.Sequential(*before, pool, nn.Flatten(), *head, nn.LazyLinear(classes))
 
 
+def unusual(classes: int) -> nn.Sequential:
+    """A usual order of layers, but now and then a ReLU is missing, doubled, on the image or behind the flattening."""
+    layers = activations(0)
+    for _ in range(number(1, 2)):
+        size, padding = number(1, 2), number(0, 1)
+        layers += [nn.LazyConv2d(number(1, 3), size, stride=number(1, 2), padding=padding), *activations(1)]
+    layers += [nn.Flatten(), *activations(0)]
+    for _ in range(number(1, 2)):
+        layers += [nn.LazyLinear(number(2, 6)), *activations(1)]
+    return nn.Sequential(*layers, nn.LazyLinear(classes))
+
+
+def activations(usual: int) -> list[nn.Module]:
+    return [activation() for _ in range(usual if number(0, 2) else number(0, 2))]
+
+
 def strengthened(network: nn.Module, factor: float) -> None:
     for module in network.modules():
         if isinstance(module, (nn.Linear, nn.Conv2d)):
@@ -186,7 +202,7 @@ DEGENERATE: dict[str, Callable[[nn.Sequential], None]] = {
     "cancelling": cancelling,
     "scaled": scaled,
 }
-ON_IMAGES = {"convolutional": convolutional, "residual": residual, "max pool": maxima}
+ON_IMAGES = {"convolutional": convolutional, "residual": residual, "max pool": maxima, "unusual order": unusual}
 KINDS = ["dense", *ON_IMAGES, "no relu", "needle", *DEGENERATE]
 
 

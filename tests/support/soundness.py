@@ -79,9 +79,9 @@ def check(
     return results, complaints(case, results, in_time)
 
 
-def verifiers(timeout: float = 20.0) -> dict[str, Verifier]:
+def verifiers(timeout: float = 20.0, group: int | None = None) -> dict[str, Verifier]:
     """The two that must never contradict each other; the search with so few attacks that it has to search."""
     return {
-        "branch_and_bound": BranchAndBound(timeout=timeout, restarts=1, attack_steps=5, batch=64),
+        "branch_and_bound": BranchAndBound(timeout=timeout, restarts=1, attack_steps=5, batch=64, group=group),
         "milp": Milp(timeout=timeout),
     }

@@ -7,15 +7,18 @@ import random
 import re
 import sys
 import time
+import types
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from helpers import Written
 from steadynet import verify
+from steadynet.errors import UserError
 from steadynet.graph.state import clocks_read
 from steadynet.graph.translate import graph_of
 from steadynet.verification.properties import Properties
@@ -238,3 +241,60 @@ def test_one_check_of_the_network_is_enough_for_all_groups_but_never_left_out(mo
     )
     assert [result.verdict.value for result in results] == ["sat", "unsat", "unsat", "unsat"]
     assert checks == [True, False, False]
+
+
+@pytest.mark.parametrize("patched", ["one layer", "all layers"])
+def test_code_that_was_changed_since_the_last_verification_is_checked_again(monkeypatch, patched):
+    """The well-known patch that makes convolutions wrap around, below the forward of a layer."""
+
+    def wrapped(self, images, weight, bias):
+        return F.conv2d(F.pad(images, (1, 1, 1, 1), mode="circular"), weight, bias, self.stride)
+
+    torch.manual_seed(3)
+    network = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).eval()
+    image = torch.rand(1, 1, 6, 6)
+    (result,) = verify(network, image, network(image).argmax(1), eps=1e-4)
+    assert result.verdict.value == "unsat"
+    if patched == "one layer":
+        network[0]._conv_forward = types.MethodType(wrapped, network[0])
+    else:
+        monkeypatch.setattr(nn.Conv2d, "_conv_forward", wrapped)
+    with pytest.raises(UserError, match="was read wrongly"):
+        verify(network, image, network(image).argmax(1), eps=0.03)
+
+
+@pytest.mark.parametrize("made", ["weights", "images", "call"])
+def test_tensors_of_inference_mode_are_no_obstacle(made):
+    """Attacks need gradients, which PyTorch does not compute for tensors that were made in this mode."""
+    torch.manual_seed(0)
+    with torch.inference_mode(made == "weights"):
+        network = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2)).eval().requires_grad_(False)
+        network[0].weight.copy_(torch.tensor([[1.0], [-1.0]]).expand(2, 3))  # is the sum of the pixels above 1.5?
+        network[0].bias.copy_(torch.tensor([-1.5, 1.5]))
+        network[2].weight.copy_(torch.eye(2))
+        network[2].bias.zero_()
+    with torch.inference_mode(made == "images"):
+        images = torch.rand(6, 3)
+    with torch.inference_mode(made == "call"):
+        labels = network(images).argmax(1)
+        near, far = (verify(network, images, labels, eps) for eps in (1e-4, 1.0))
+    assert {result.verdict.value for result in near} == {"unsat"}
+    assert {result.verdict.value for result in far} == {"sat"}
+
+
+@pytest.mark.parametrize("images_too", [False, True])
+def test_the_layout_of_weights_and_images_in_memory_does_not_matter(images_too):
+    """Channels last, which is faster on some machines: the same verdicts."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        network = nn.Sequential(
+            nn.Conv2d(2, 5, 1), nn.ReLU(), nn.Conv2d(5, 2, (1, 2)), nn.ReLU(), nn.Conv2d(2, 2, (1, 3)), nn.ReLU(),
+            nn.Flatten(), nn.Linear(90, 3),
+        ).eval()  # fmt: skip
+        images = torch.rand(2, 2, 9, 8)
+        labels = network(images).argmax(1)
+        usual = verify(network, images, labels, eps=0.03)
+        network.to(memory_format=torch.channels_last)
+        images = images.contiguous(memory_format=torch.channels_last) if images_too else images
+        found = verify(network, images, labels, eps=0.03)
+        assert [result.verdict for result in found] == [result.verdict for result in usual]

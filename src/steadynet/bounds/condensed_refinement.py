@@ -92,7 +92,7 @@ def _refined_layer(
     count = len(layer.elements)
     signs = torch.ones(2 * count, dtype=matrix.dtype, device=matrix.device)
     signs[count:] = -1.0  # an upper bound of z is −(a lower bound of −z)
-    chosen = torch.zeros_like(known.lower, dtype=torch.bool)
+    chosen = torch.zeros(known.lower.shape, dtype=torch.bool, device=known.lower.device)
     chosen.view(-1)[layer.elements] = True
     places = chosen.nonzero()  # (count, 1 + axes); torch.unravel_index would import sympy, which takes a second
     at_once = LOCAL_COLUMNS_AT_ONCE if len(before.layers) == 1 else COLUMNS_AT_ONCE

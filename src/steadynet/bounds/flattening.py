@@ -74,7 +74,10 @@ def _is_suitable(bounded: BoundedNetwork, position: int) -> bool:
         for number, place in enumerate(maps)
     )
     in_front = maps == list(range(1, len(maps) + 1)) and len(maps) % 2 == 0
-    return in_front and pairs and all(place in bounded.bounds for place in graph.relus if place < position)
+    behind = (node.operation for _, node in nodes[len(maps) :])
+    reader = next(operation for operation in behind if not isinstance(operation, Reshape))  # of what the last map holds
+    known_signs = all(place in bounded.bounds for place in graph.relus if place < position)
+    return in_front and pairs and isinstance(reader, Dense) and known_signs
 
 
 def _is_known(operation: Operation, shape: tuple[int, ...]) -> bool:
@@ -137,6 +140,8 @@ def _operation(bounded: BoundedNetwork, place: int, operation: Operation, neuron
         return Reshape((len(neurons[place - 1]),))
     if isinstance(operation, Dense) and place - 1 in neurons:
         return replace(operation, weight=operation.weight.index_select(1, neurons[place - 1].elements))
+    if place - 1 in neurons and place not in neurons:  # it would read a list as if it were the whole map
+        raise AssertionError(f"{operation} cannot read a list of neurons")
     return operation
 
 

@@ -168,5 +168,5 @@ def _as_matrix(convolution: Convolution, outputs: Shape, inputs: Shape) -> Tenso
     unit = torch.eye(min(rows, columns), dtype=weight.dtype, device=weight.device)
     if columns < rows:
         images = unit.view(columns, *inputs)
-        return F.conv2d(images, weight, None, convolution.stride, 0, convolution.dilation).view(columns, rows).t()
+        return F.conv2d(images, weight, None, convolution.stride, 0, convolution.dilation).reshape(columns, rows).t()
     return convolution.transposed(unit.view(rows, *outputs), inputs).reshape(rows, columns)

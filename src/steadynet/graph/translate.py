@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from steadynet.graph.agreement import check_agreement, check_calls, check_weights
-from steadynet.graph.checked_before import note_checked, was_checked
 from steadynet.graph.clipping import clipping
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.graph_network import GraphNetwork
@@ -60,8 +59,7 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...], *, check: bool = 
         network: The network.
         input_shape: The shape of one input, without the batch.
         check: Whether to check, by some passes on random images, that the network is a function without noise or state
-            and that the graph computes the same, layer by layer. Training skips this after its first step. A network
-            that was checked last, and is exactly what it was, is not run again (``checked_before.py``).
+            and that the graph computes the same, layer by layer. Training skips this after its first step.
 
     Returns:
         The graph.
@@ -84,12 +82,10 @@ def graph_of(network: nn.Module, input_shape: tuple[int, ...], *, check: bool = 
     graph = translation.graph()
     if check:
         check_weights(network, graph)
-        if not was_checked(network, shape):
-            check_function(network, example_inputs(network, BATCH, shape))
-            for batch in (BATCH, 1):
-                check_agreement(graph, trace, translation.calls, example_inputs(network, batch, shape))
-            check_calls(trace, example_inputs(network, LARGE_BATCH, shape))
-            note_checked(network, shape)
+        check_function(network, example_inputs(network, BATCH, shape))
+        for batch in (BATCH, 1):
+            check_agreement(graph, trace, translation.calls, example_inputs(network, batch, shape))
+        check_calls(trace, example_inputs(network, LARGE_BATCH, shape))
     return graph
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -154,6 +156,20 @@ class Properties:
         )
         region = InputRegion(*corners)
         return Properties(network, images, labels, region, self, checked=True, constraints=self.constraints)
+
+    def with_gradients(self) -> Properties:
+        """Return the same properties, of copies where ``torch.inference_mode`` made tensors: attacks need gradients.
+
+        Call it outside that mode.
+        """
+        weights = itertools.chain(self.network.parameters(), self.network.buffers())
+        network = copy.deepcopy(self.network) if any(weight.is_inference() for weight in weights) else self.network
+        tensors = self.images, self.labels, self.region.lower, self.region.upper
+        if network is self.network and not any(tensor.is_inference() for tensor in tensors):
+            return self
+        images, labels, *corners = (tensor.clone() if tensor.is_inference() else tensor for tensor in tensors)
+        region = InputRegion(*corners)
+        return replace(self, network=network, images=images, labels=labels, region=region, checked=True)
 
 
 def _check_network(network: nn.Module, images: Tensor, labels: Tensor) -> None:

@@ -64,6 +64,12 @@ class BranchAndBound(Verifier):
             carried: One record per property. What searches in other boxes around the same image left there is used
                 here, and what this search learns is left there. They must be of the same network, labels and settings.
         """
+        with torch.inference_mode(False):
+            self._verify(properties.with_gradients(), on_result, carried)
+
+    def _verify(
+        self, properties: Properties, on_result: Callable[[int, Result], None], carried: Sequence[CarryOver]
+    ) -> None:
         if self.earlier is not None and not carried:
             carried = self.earlier(properties)
         memory, now = self.memory * 2**20, CLOCKS[self.clock]
