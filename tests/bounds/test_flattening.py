@@ -273,5 +273,5 @@ def test_only_a_dense_layer_reads_a_list_of_neurons(monkeypatch, order):
 
 @pytest.mark.parametrize("turn", range(12))
 def test_networks_of_an_unusual_order_are_decided_as_by_programs(turn):
-    case = soundness.make(soundness.KINDS.index("unusual order") + turn * len(soundness.KINDS))
+    case = soundness.make(turn, soundness.UNUSUAL)
     assert soundness.check(case, soundness.verifiers(group=1), in_time=False)[1] == []

@@ -119,8 +119,10 @@ def random_networks(part: Part) -> tuple[Counter[str], Counter[str], Counter[str
     pipeline.FIRST_LOOK, pipeline.FEW_INPUTS = (1, 0) if part.straight else (0 if part.programs else usual[1], usual[2])
     program_splitting.FIRST = 0 if part.programs else usual[3]
     program_splitting.MOST_INPUTS = -1 if part.straight else usual[4]
-    for seed in range(part.first, part.first + part.networks):
-        case = soundness.make(seed)
+    seeds = range(part.first, part.first + part.networks)
+    cases = [(seed, None) for seed in seeds] + [(seed, soundness.UNUSUAL) for seed in seeds[:: len(soundness.KINDS)]]
+    for seed, kind in cases:
+        case = soundness.make(seed, kind)
         verifiers = soundness.verifiers(group=1 if part.symbolic else None)
         results, complaints = soundness.check(case, verifiers, in_time=False)  # the machine may be busy
         for name, of_all in results.items():

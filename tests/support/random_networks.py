@@ -202,7 +202,8 @@ DEGENERATE: dict[str, Callable[[nn.Sequential], None]] = {
     "cancelling": cancelling,
     "scaled": scaled,
 }
-ON_IMAGES = {"convolutional": convolutional, "residual": residual, "max pool": maxima, "unusual order": unusual}
+UNUSUAL = "unusual order"  # a kind that takes no turn: tests name networks of the others by their seeds
+ON_IMAGES = {"convolutional": convolutional, "residual": residual, "max pool": maxima}
 KINDS = ["dense", *ON_IMAGES, "no relu", "needle", *DEGENERATE]
 
 
@@ -215,16 +216,18 @@ def needle(seed: int) -> Case:
     return Case("needle", seed, network, images, torch.zeros(2, dtype=torch.long), radius, refutable=True)
 
 
-def make(seed: int) -> Case:
-    """The case of a seed; the kinds take turns."""
+def make(seed: int, kind: str | None = None) -> Case:
+    """The case of a seed; the kinds take turns if none is named."""
     torch.manual_seed(seed)
-    kind, classes = KINDS[seed % len(KINDS)], number(2, 4)
+    kind, classes = kind or KINDS[seed % len(KINDS)], number(2, 4)
     if kind == "needle":
         return needle(seed)
     features = number(1, 5)
-    shape: tuple[int, ...] = (1, 4, 4) if kind in ON_IMAGES else (features,)
+    shape: tuple[int, ...] = (1, 4, 4) if kind in (*ON_IMAGES, UNUSUAL) else (features,)
     if kind in ON_IMAGES:
         network = ON_IMAGES[kind](classes)
+    elif kind == UNUSUAL:
+        network = unusual(classes)
     elif kind == "no relu":
         network = nn.Sequential(nn.Linear(features, 3), nn.Linear(3, classes))
     else:

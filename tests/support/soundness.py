@@ -10,13 +10,13 @@ import itertools
 import torch
 from torch import Tensor
 
-from random_networks import KINDS, Case, attacked, make, needle
+from random_networks import KINDS, UNUSUAL, Case, attacked, make, needle
 from steadynet.verification.properties import Properties, Result, Verdict, is_counterexample
 from steadynet.verification.verifiers.base import Verifier
 from steadynet.verification.verifiers.branch_and_bound import BranchAndBound
 from steadynet.verification.verifiers.milp import Milp
 
-__all__ = ["KINDS", "TIE", "check", "make", "needle", "verifiers"]
+__all__ = ["KINDS", "TIE", "UNUSUAL", "check", "make", "needle", "verifiers"]
 torch.set_num_threads(1)
 TIE = "zero to within rounding"  # the one reason for which a small property may stay undecided
 
