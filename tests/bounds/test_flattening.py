@@ -271,7 +271,7 @@ def test_only_a_dense_layer_reads_a_list_of_neurons(monkeypatch, order):
     assert (flattened(bounded, dense) is None) == ("relu" in order)
 
 
-@pytest.mark.parametrize("turn", range(12))
-def test_networks_of_an_unusual_order_are_decided_as_by_programs(turn):
-    case = soundness.make(turn, soundness.UNUSUAL)
+@pytest.mark.parametrize("seed", [*range(6), 154, 544, 784, 829])  # the last ones have a ReLU behind the flattening
+def test_networks_of_an_unusual_order_are_decided_as_by_programs(seed):
+    case = soundness.make(seed, soundness.UNUSUAL)
     assert soundness.check(case, soundness.verifiers(group=1), in_time=False)[1] == []

@@ -278,6 +278,19 @@ def test_weights_are_live_after_an_optimiser_step():
         agrees(network.train(), IMAGE)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_a_graph_that_is_kept_has_the_weights_of_its_network_and_no_copies(layout):
+    """Training keeps a graph for many steps."""
+    network = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+    network(some_images())
+    network.to(memory_format=layout)
+    graph = graph_of(network, IMAGE)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.5)
+    torch.testing.assert_close(graph.values(some_images())[-1], network(some_images()))
+
+
 def test_translation_leaves_the_network_as_it_was():
     network = written(lambda net, x: net.norm(net.a(x)) + torch.ones(4), norm=nn.BatchNorm1d(4)).train()
     network.a.eval()

@@ -285,13 +285,13 @@ def test_tensors_of_inference_mode_are_no_obstacle(made):
 @pytest.mark.parametrize("images_too", [False, True])
 def test_the_layout_of_weights_and_images_in_memory_does_not_matter(images_too):
     """Channels last, which is faster on some machines: the same verdicts."""
-    for seed in range(4):
+    for seed in range(2, 6):
         torch.manual_seed(seed)
         network = nn.Sequential(
             nn.Conv2d(2, 5, 1), nn.ReLU(), nn.Conv2d(5, 2, (1, 2)), nn.ReLU(), nn.Conv2d(2, 2, (1, 3)), nn.ReLU(),
             nn.Flatten(), nn.Linear(90, 3),
         ).eval()  # fmt: skip
-        images = torch.rand(2, 2, 9, 8)
+        images = torch.rand(1, 2, 9, 8)
         labels = network(images).argmax(1)
         usual = verify(network, images, labels, eps=0.03)
         network.to(memory_format=torch.channels_last)

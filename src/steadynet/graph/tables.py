@@ -33,8 +33,7 @@ def _convolution(module: nn.Conv2d, shape: Shape) -> Operation:
     if module.padding_mode != "zeros":
         raise NoBoundsError(f"Conv2d with padding_mode='{module.padding_mode}'")
     stride, dilation = _pair(module.stride), _pair(module.dilation)
-    weight = module.weight.contiguous()  # the layout of memory would go on to all bounds, and no view fits it
-    return Convolution(weight, module.bias, stride, _padding(module), dilation, module.groups)
+    return Convolution(module.weight, module.bias, stride, _padding(module), dilation, module.groups)
 
 
 def _padding(module: nn.Conv2d) -> Pair:

@@ -13,7 +13,7 @@ from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Dense, Interval
+from steadynet.graph.operations import Convolution, Dense, Interval, Operation
 from steadynet.graph.opposites import without_opposites
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
@@ -57,7 +57,7 @@ class PropertyBatch:
         check: bool = True,
     ) -> PropertyBatch:
         """The batch of these properties; ``check`` as in :func:`graph_of`."""
-        graph = graph_of(properties.network, tuple(properties.images.shape[1:]), check=check)
+        graph = _row_by_row(graph_of(properties.network, tuple(properties.images.shape[1:]), check=check))
         constraints = properties.constraints
         if MERGE_OPPOSITES and not budget.hints:  # hints for a proof speak of the ReLUs of the network itself
             graph, place = without_opposites(graph)
@@ -94,6 +94,20 @@ class PropertyBatch:
     def query(self, owner: Tensor, margin: Tensor) -> BoundQuery:
         """The query for some margins: margin[k] of property owner[k]."""
         return BoundQuery(self.graph.output, LinearFunctions(self.margins[owner, margin]), owner)
+
+
+def _row_by_row(graph: Graph) -> Graph:
+    """The same graph, with weights that lie in memory row by row: their layout would go on to all bounds.
+
+    It has copies of weights with channels last, so it is of use while the network does not change.
+    """
+
+    def arranged(operation: Operation) -> Operation:
+        if not isinstance(operation, Convolution) or operation.weight.is_contiguous():
+            return operation
+        return replace(operation, weight=operation.weight.contiguous())
+
+    return Graph(tuple(replace(node, operation=arranged(node.operation)) for node in graph.nodes))
 
 
 def _classes(properties: Properties) -> int:
