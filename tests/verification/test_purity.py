@@ -145,7 +145,7 @@ def test_a_network_of_another_shape_or_precision_is_refused():
         verify(nn.Linear(3, 2), IMAGES, LABELS, 0.01)
     with pytest.raises(UserError, match="computes in float64, but the images are float32"):
         Properties.around(nn.Linear(2, 2).double(), IMAGES, LABELS, 0.01)
-    found = verify(nn.Linear(2, 2).double(), IMAGES, LABELS, 0.01)  # which converts the images
+    found = verify(nn.Sequential(nn.Linear(2, 2)).double(), IMAGES, LABELS, 0.01)  # which converts the images
     assert all(result.counterexample.dtype == torch.float64 for result in found if result.verdict is Verdict.SAT)
     with pytest.raises(UserError, match="scores of shape"):
         verify(nn.Sequential(nn.Linear(2, 4), nn.Unflatten(1, (2, 2))), IMAGES, LABELS, 0.01)
