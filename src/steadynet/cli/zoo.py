@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from steadynet.cli.command import Command
@@ -51,11 +52,19 @@ def _list(results: Path) -> None:
         accuracy = "–" if network.accuracy is None else f"{100 * network.accuracy:.1f} %"
         radii, counts = [radius(eps) for eps in network.proved], network.proved.values()
         total = " and ".join(dict.fromkeys(str(total) for _, total in counts))
-        proved = f"{' / '.join(str(count) for count, _ in counts)} of {total}"
-        rows.append([name, accuracy, " / ".join(radii), proved])
+        proved = " ".join(str(count) for count, _ in counts)
+        rows.append([name, accuracy, _joined(radii), proved, total])
     if not rows:
         raise UserError(f"{results} holds no networks with weights yet")
-    table("Published networks", ["name", "test accuracy", "ε", "proved"], rows, "steadynet zoo get NAME")
+    table("Published networks", ["name", "accuracy", "ε", "proved", "of"], rows, "steadynet zoo get NAME")
+
+
+def _joined(radii: Sequence[str]) -> str:
+    """The radii in one short line: ``2 4 8 /255`` instead of ``2/255 4/255 8/255``."""
+    parts = [radius.partition("/") for radius in radii]
+    if len({below for _, _, below in parts}) > 1 or not parts[0][2]:
+        return " ".join(radii)
+    return f"{' '.join(above for above, _, _ in parts)} /{parts[0][2]}"
 
 
 def _get(results: Path, name: str | None, out: str | None) -> None:

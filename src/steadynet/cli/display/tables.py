@@ -11,7 +11,7 @@ from rich.table import Table
 
 from steadynet.cli.display.terminal import console
 
-SHORT = 32  # letters of a name that is never broken: it may be copied to the next command
+SHORT = 40  # letters of a name that is never broken: it may be copied to the next command
 NUMBER = re.compile(r"[-–+\d.,e %×/()]*(s|of \d+( images\))?)?")
 
 
