@@ -15,7 +15,7 @@ from steadynet.experiments.grid import names, read_grid
 from steadynet.experiments.paper_numbers import PAPER, paper_numbers
 from steadynet.experiments.plan import make_plan
 from steadynet.experiments.provenance import Made
-from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.variants import Variant
 from steadynet.training.settings import resolve
 

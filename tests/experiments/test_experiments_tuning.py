@@ -11,7 +11,8 @@ from runs import files, tiny, write_inputs
 from steadynet.cli import main
 from steadynet.data import load
 from steadynet.errors import UserError
-from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, search, strength_of
+from steadynet.experiments.strength_search import AccuracyWindow, search
+from steadynet.experiments.tuning import TuningBudget, strength_of
 from steadynet.runs.evaluation import accuracy
 from steadynet.runs.trained import load_trained
 from verified import refused
@@ -38,6 +39,23 @@ def test_search_gives_up():
     found, tried = search(lambda strength: strength, AccuracyWindow(6, 7), 1.0, most=9, high=5.0)
     assert found is None
     assert tried[-1][0] == 5.0, "no further than allowed"
+
+
+def test_search_takes_few_steps():
+    """A line over the logarithm is met at once, and where short fine-tunings tell its form, after one look."""
+    found, tried = search(lambda strength: 5 + 2 * math.log(strength), AccuracyWindow(8.5, 9.5), 1.0, most=9)
+    assert found == pytest.approx(math.exp(2), rel=0.1)
+    assert len(tried) == 3
+    short = [(strength, strength**0.8) for strength in (1.0, 4.0, 16.0)]
+    found, tried = search(lambda strength: strength**0.8 - 1.2, AccuracyWindow(6, 7), 9.0, 4, expected=short)
+    assert 6 <= found**0.8 - 1.2 <= 7
+    assert len(tried) == 2
+
+
+def test_search_leaves_a_strength_that_is_not_what_costs():
+    found, tried = search(lambda strength: 3 + strength, AccuracyWindow(1, 2), 1e-4, most=9)
+    assert found is None
+    assert len(tried) == 3, "three weaker strengths cost the same"
 
 
 def test_mistakes():

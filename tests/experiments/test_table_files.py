@@ -9,9 +9,9 @@ import pytest
 
 from steadynet.errors import UserError
 from steadynet.experiments.directory import ExperimentDirectory
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.table import TableRow
 from steadynet.experiments.table_files import COLUMNS, read_table, write_table
-from steadynet.experiments.tuning import AccuracyWindow
 from steadynet.experiments.variants import Variant
 
 BETA = Variant("beta=3", "nbc", {"beta": 3.0, "gamma": (1.0, 2.0)})

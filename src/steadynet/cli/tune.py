@@ -39,7 +39,8 @@ def _configure(parser: Parser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from steadynet.cli.display.terminal import console
-    from steadynet.experiments.tuning import AccuracyWindow, TuningBudget, tune
+    from steadynet.experiments.strength_search import AccuracyWindow
+    from steadynet.experiments.tuning import TuningBudget, tune
     from steadynet.runs.directory import RunDirectory
 
     given = given_settings(arguments, TRAINING)

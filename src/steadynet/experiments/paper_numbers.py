@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 
-from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.variants import Variant, VariantKey, label_of, settings_from_text
 from steadynet.training.notation import parse_radius
 

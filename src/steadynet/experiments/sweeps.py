@@ -11,7 +11,7 @@ from steadynet import objectives
 from steadynet.errors import UserError
 from steadynet.experiments.grid_tables import MethodTable
 from steadynet.experiments.scales import laid_over
-from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.variants import Value, Variant, as_value, label_of
 from steadynet.plugins import make
 

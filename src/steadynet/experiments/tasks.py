@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from steadynet.experiments.tuning import AccuracyWindow, TuningBudget
+from steadynet.experiments.strength_search import AccuracyWindow
+from steadynet.experiments.tuning import TuningBudget
 
 Kind = Literal["train", "tune", "evaluate", "verify"]
 Stage = Literal["train", "evaluate", "verify"]  # of an experiment, in order; tuning is a way to train

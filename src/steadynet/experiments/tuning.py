@@ -1,14 +1,15 @@
-"""Tuning: search the strength of a method at which fine-tuning costs a given accuracy, by bisection.
+"""Tuning: search the strength of a method at which fine-tuning costs a given accuracy.
 
 The strength is the weight that a method declares as such (β of ``nbc``, for example). A method without one is tuned by
-the radius that it trains for. Accuracy is measured on validation images, never on test images.
+the radius that it trains for, and so is one that costs too much however small its weight is. Accuracy is measured on
+validation images, never on test images.
 """
 
 from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from steadynet import data as data_sets
 from steadynet import objectives
 from steadynet.errors import UserError
+from steadynet.experiments.strength_search import AccuracyWindow, search
 from steadynet.files import read_record, write_json
 from steadynet.plugins import setting
 from steadynet.runs.directory import RunDirectory
@@ -23,31 +25,8 @@ from steadynet.runs.evaluation import accuracy
 from steadynet.runs.trained import load_trained
 from steadynet.training.settings import TrainingSettings, resolve
 
-FACTOR = 4.0  # between two strengths, until the window lies between two that were tried
+LARGEST_RADIUS = 4.0  # times the radius of the settings, if the radius is what is tuned
 Train = Callable[[dict[str, Any], Path], RunDirectory]
-
-
-@dataclass(frozen=True)
-class AccuracyWindow:
-    """How many percentage points of accuracy may be lost: at least ``low`` and at most ``high``.
-
-    >>> 1.5 in AccuracyWindow(1, 2)
-    True
-    """
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high:
-            raise UserError(f"target drop {self.low:g} to {self.high:g}: the first must be less than the second")
-
-    def __contains__(self, drop: float) -> bool:
-        return self.low <= drop <= self.high
-
-    def distance(self, drop: float) -> float:
-        """Return how far a drop lies outside of the window; negative inside of it."""
-        return max(self.low - drop, drop - self.high)
 
 
 @dataclass(frozen=True)
@@ -114,48 +93,6 @@ def strength_of(method: str) -> Strength:
     return Strength(None, "eps")
 
 
-def search(
-    measure: Callable[[float], float], window: AccuracyWindow, start: float, most: int, high: float = math.inf
-) -> tuple[float | None, list[tuple[float, float]]]:
-    """Search a strength whose drop of accuracy lies in a window.
-
-    The drop is assumed to grow with the strength. The strength is multiplied or divided until the window lies between
-    two strengths that were tried; from then on the interval between them is bisected geometrically.
-
-    Args:
-        measure: Returns the drop at a strength.
-        window: Where the drop should lie.
-        start: The first strength.
-        most: The largest number of strengths to try.
-        high: The largest strength.
-
-    Returns:
-        The strength that was found, or None, and every (strength, drop) that was tried.
-
-    >>> found, tried = search(lambda strength: 2 * strength, AccuracyWindow(5, 6), start=0.5, most=9)
-    >>> found, len(tried)
-    (2.8284271247461903, 5)
-    """
-    tried: list[tuple[float, float]] = []
-    weak, strong, strength = 0.0, math.inf, min(start, high)
-    while len(tried) < most:
-        drop = measure(strength)
-        tried.append((strength, drop))
-        if drop in window:
-            return strength, tried
-        if drop < window.low:
-            weak = max(weak, strength)
-        else:
-            strong = min(strong, strength)
-        if weak >= high or weak >= strong:
-            break
-        if strong is math.inf:
-            strength = min(weak * FACTOR, high)
-        else:
-            strength = math.sqrt(weak * strong) if weak else strong / FACTOR
-    return None, tried
-
-
 def tune(
     values: Mapping[str, Any], window: AccuracyWindow, budget: TuningBudget, *, out: Path, trials: Path, train: Train
 ) -> TuningRecord:
@@ -185,9 +122,12 @@ def tune(
     full = tuner.settings.total_epochs
     short = min(budget.trial_epochs, full)
     found, tried = tuner.search(short, tuner.start, budget.trials)
+    if tuner.strength.part is not None and all(drop > window.high for _, drop in tried):
+        tuner.strength = Strength(None, "eps")
+        found, tried = tuner.search(short, tuner.start / 2, budget.trials)
     if full > short:
         nearest = min(tried, key=lambda pair: window.distance(pair[1]))[0]
-        found, _ = tuner.search(full, found if found is not None else nearest, budget.full_trials)
+        found, _ = tuner.search(full, found if found is not None else nearest, budget.full_trials, tried)
     record = tuner.record(found)
     _write(record, out, None if found is None else tuner.trial_path(full, found))
     return record
@@ -210,13 +150,15 @@ class _Tuner:
         part, name = self.strength
         return self.settings.eps if part is None else float(self.settings.methods[part][name]) or 1.0
 
-    def search(self, epochs: int, start: float, most: int) -> tuple[float | None, list[tuple[float, float]]]:
-        """Search with fine-tunings of so many epochs."""
-        limit = self.settings.eps if self.strength.part is None else math.inf
-        return search(lambda strength: self._drop(epochs, strength), self.window, start, most, limit)
+    def search(
+        self, epochs: int, start: float, most: int, expected: Sequence[tuple[float, float]] = ()
+    ) -> tuple[float | None, list[tuple[float, float]]]:
+        """Search with fine-tunings of so many epochs; ``expected`` are the drops of shorter ones."""
+        limit = min(LARGEST_RADIUS * self.settings.eps, 1.0) if self.strength.part is None else math.inf
+        return search(lambda strength: self._drop(epochs, strength), self.window, start, most, limit, expected)
 
     def trial_path(self, epochs: int, strength: float) -> Path:
-        return self.folder / f"{epochs}-epochs-{strength:.6g}"
+        return self.folder / f"{epochs}-epochs-{self.strength.setting}-{strength:.6g}"
 
     def _drop(self, epochs: int, strength: float) -> float:
         changed = _with_strength(self.values, self.settings, self.strength, strength, epochs)

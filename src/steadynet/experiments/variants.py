@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.strength_search import AccuracyWindow
 
 Value = str | float | bool | tuple[float, ...]
 VariantKey = tuple[str, tuple[tuple[str, Value], ...], AccuracyWindow | None]

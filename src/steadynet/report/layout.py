@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.table import DELTA, MISSED, Summary, TableRow, summarised
-from steadynet.experiments.tuning import AccuracyWindow
 from steadynet.experiments.variants import Variant
 from steadynet.report.metrics import Metric, is_shown, metric_named, sort_key
 from steadynet.report.records import Experiment

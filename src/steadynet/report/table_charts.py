@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from steadynet.experiments.tuning import AccuracyWindow
+from steadynet.experiments.strength_search import AccuracyWindow
 from steadynet.experiments.variants import Value, Variant
 from steadynet.report.charts import GREY, MANY_LABELS, Chart, Kind, Panel, Series, Style, chart_of, styles
 from steadynet.report.layout import Entry, Line, Table
