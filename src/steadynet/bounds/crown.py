@@ -34,7 +34,7 @@ SYMBOLIC = True  # whether symbolic intervals come before the backward passes of
 LARGE_MAP = 4096  # neurons of such a feature map
 LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
 LEAST_FLATTENED = 96  # functions of a dense layer for which single neurons that are never active are left out
-FLAT_AT_ONCE = 32  # functions of such a layer; sparse products with 48 or more take half as long again for each
+FLAT_AT_ONCE = 384  # functions of such a layer: enough for products in dense blocks
 CACHED_COEFFICIENTS = 3 << 18  # functions times their width that are handled at once: about what a cache holds
 
 
