@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from steadynet.bounds.exact_end import ExactEnd
 from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, WindowedLayers
@@ -27,6 +28,7 @@ from steadynet.bounds.substitution import (
     through_maximum,
     through_scale_on_patches,
 )
+from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import SymbolicEnd
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Shape
@@ -50,7 +52,9 @@ class BoundedNetwork:
         matrices: a cache of convolutions on patches as matrices.
         drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
         drawn_curves: the same for sigmoids and tanhs.
-        ends: values at which a pass may end early, by position: those of ReLUs.
+        ends: values at which a pass may end, by position: exact ends always, others if it shall end early.
+        symbolic: the symbolic intervals of the first layers, if passes may make use of them.
+        exact_ends: a cache of exact ends, with the upper bounds and the symbolic intervals that these were made from.
         sparse: a cache of convolutions between active neurons, with the upper bounds that these were found by.
     """
 
@@ -63,7 +67,11 @@ class BoundedNetwork:
     matrices: Matrices = field(default_factory=dict, repr=False)
     drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
     drawn_curves: dict[int, tuple[Interval, SShapedLines]] = field(default_factory=dict, repr=False, compare=False)
-    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict, repr=False)
+    ends: Mapping[int, SymbolicEnd | FlatEnd | ExactEnd] = field(default_factory=dict, repr=False)
+    symbolic: SymbolicPass | None = field(default=None, repr=False, compare=False)
+    exact_ends: dict[int, tuple[Tensor, SymbolicPass, ExactEnd | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     sparse: dict[int, tuple[Sequence[Tensor], SparseConvolution]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -86,12 +94,13 @@ class BoundedNetwork:
     def relaxed(self, up_to: int | None = None, early: bool = False) -> RelaxedNetwork:
         """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
 
-        Its passes end ``early`` if asked to, where they can.
+        Its passes end ``early`` if asked to, where they can. At exact ends they always end.
         """
         relus = {place: self.lines(place) for place in self.graph.relus if up_to is None or place <= up_to}
         curves = {place: self.curves(place) for place in self.graph.s_shaped if up_to is None or place <= up_to}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
-        return RelaxedNetwork(self, relus, errors, curves, self.ends if early else {})
+        ends = {place: end for place, end in self.ends.items() if early or end.is_exact}
+        return RelaxedNetwork(self, relus, errors, curves, ends)
 
     def lines(self, relu: int) -> Relaxation:
         """The lines of one ReLU layer. They are drawn once for the same bounds."""
@@ -197,7 +206,7 @@ class RelaxedNetwork:
     relaxations: Mapping[int, Relaxation]
     errors: PassErrors | None = None
     curves: Mapping[int, SShapedLines] = field(default_factory=dict)
-    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict)
+    ends: Mapping[int, SymbolicEnd | FlatEnd | ExactEnd] = field(default_factory=dict)
 
     def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
         """Bound each function from below over the box of its property.

@@ -49,6 +49,11 @@ class MapNeurons:
         places, channels = np.nonzero(mask.flatten(1).t().contiguous().numpy())
         return cls(tuple(mask.shape), places, channels)
 
+    @classmethod
+    def all_of(cls, shape: Shape) -> MapNeurons:
+        """Every neuron of a map, or of an image."""
+        return cls.where(torch.ones(shape, dtype=torch.bool))
+
     def __len__(self) -> int:
         return len(self.places)
 
@@ -218,7 +223,6 @@ def coefficients_of_input(known: Tensor, patch: Patch, outputs: MapNeurons, imag
         outputs: the neurons.
         image: the shape of the input.
     """
-    every = MapNeurons.where(torch.ones(image, dtype=torch.bool))
-    seen = Windows.between(every, outputs, patch.size, patch.stride, patch.offset)
+    seen = Windows.between(MapNeurons.all_of(image), outputs, patch.size, patch.stride, patch.offset)
     taps = patch.size[0] * patch.size[1]
     return seen.matrix(known.contiguous().view(-1).numpy(), seen.neurons * (image[0] * taps) + seen.taps, taps)

@@ -14,7 +14,7 @@ Everything that rounds is part of the radius: the sums of this pass, and those o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -72,12 +72,15 @@ class SymbolicPass:
     Attributes:
         half: the half widths of the boxes, with room for rounding.
         values: the values that are known so far, by position in the graph.
+        lines: the lines of the ReLUs that it went through, by position.
     """
 
     def __init__(self, box: Interval, most_entries: int) -> None:
         self.half = (box.upper - box.lower) / 2 + input_room(box)
         centre, image = (box.upper + box.lower) / 2, Patch.single(*box.lower.shape[2:])
         self.values = {0: SymbolicValue(centre, torch.zeros_like(centre), self.half, image)}
+        self.lines: dict[int, Relaxation] = {}
+        self._rounding: NetworkRounding | None = None
         self._most_entries = most_entries
         self._total = self.half.flatten(1).sum(1).view(-1, 1, 1, 1)
 
@@ -95,13 +98,31 @@ class SymbolicPass:
             return
         if isinstance(operation, ReLU) and lines is not None and not operation.slope:
             if source.coefficients is not None:
+                self.lines[position] = lines
                 self.values[position] = self._through_relu(source, lines)
         elif isinstance(operation, Convolution) and operation.groups == 1 and operation.dilation == (1, 1):
             patch = _seen_through(source.patch, operation)
             window = self.half.shape[1] * patch.size[0] * patch.size[1]
             entries = len(self.half) * len(operation.weight) * patch.grid[0] * patch.grid[1] * window
             if source.depth <= DEEPEST and entries <= self._most_entries:
+                self._rounding = rounding
                 self.values[position] = self._through_convolution(operation, source, patch, position, rounding)
+
+    def without_triangles(self, position: int, operation: Convolution) -> SymbolicValue | None:
+        """A convolution's value without what its unstable ReLUs add to their upper slopes; None if it is not known.
+
+        The ReLU before it is taken as slope · z with the slope of its upper line, which it is where its sign is known.
+
+        Args:
+            position: the value in a chain of operations.
+            operation: what computes it.
+        """
+        known, relu = self.values.get(position), self.values.get(position - 2)
+        if known is None or relu is None or self._rounding is None:
+            return None
+        lines = self.lines[position - 1]
+        linear = self._through_relu(relu, replace(lines, upper_shift=torch.zeros_like(lines.upper_shift)))
+        return self._through_convolution(operation, linear, known.patch, position, self._rounding, known)
 
     def sharpened(self, position: int, known: Interval) -> Interval:
         """The known bounds of a value, with those of this pass where they are tighter."""
@@ -113,10 +134,18 @@ class SymbolicPass:
         return Interval(lower, torch.maximum(upper, lower))
 
     def _through_convolution(
-        self, operation: Convolution, source: SymbolicValue, patch: Patch, position: int, rounding: NetworkRounding
+        self,
+        operation: Convolution,
+        source: SymbolicValue,
+        patch: Patch,
+        position: int,
+        rounding: NetworkRounding,
+        known: SymbolicValue | None = None,
     ) -> SymbolicValue:
-        coefficients = _kernels(operation, source, patch)
-        if source.coefficients is not None:
+        """The value of a convolution; ``known`` is one with the same coefficients."""
+        coefficients = _kernels(operation, source, patch) if known is None else known.coefficients
+        assert coefficients is not None
+        if source.coefficients is not None and known is None:
             coefficients = _convolved(operation, source.coefficients, source.patch, patch)
         dtype, terms = source.centre.dtype, operation.weight.shape[1:].numel() + 1
         relative = gamma(terms + 8, dtype)  # of the centre and of the coefficients, which take it of the spread
@@ -130,7 +159,7 @@ class SymbolicPass:
         numbers = 1 + self._total + source.largest.flatten(1).sum(1).view(-1, 1, 1, 1)
         underflow = 8 * (terms + 8) * underflow_unit(dtype) * numbers
         radius = (radius * (1 + 4 * relative) + executed + underflow) * (1 + 8 * torch.finfo(dtype).eps)
-        spread = self._spread(coefficients, patch)
+        spread = self._spread(coefficients, patch) if known is None else known.spread
         return SymbolicValue(operation.apply(source.centre), radius, spread, patch, coefficients, source.depth)
 
     def _spread(self, coefficients: Tensor, patch: Patch) -> Tensor:

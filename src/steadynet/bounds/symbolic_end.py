@@ -11,6 +11,7 @@ cheaper than to go on. The bound is looser, since the rest of each neuron of z c
 from __future__ import annotations
 
 from copy import copy
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -41,6 +42,8 @@ class SymbolicEnd:
         value: the symbolic intervals.
         half_width: the half widths of the boxes, with room for rounding, (properties, \\*shape of the input).
     """
+
+    is_exact: ClassVar[bool] = False
 
     def __init__(self, value: SymbolicValue, half_width: Tensor) -> None:
         assert value.coefficients is not None
