@@ -89,6 +89,30 @@ def test_every_value_lies_in_its_symbolic_interval_and_in_the_bounds_of_the_netw
             assert bool(((lower <= seen) & (seen <= upper)).all()), relu
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_coefficients_are_the_gradients_where_every_relu_is_active(seed):
+    network = deep(seed)
+    for layer in network:
+        if isinstance(layer, nn.Conv2d):
+            layer.bias.data.fill_(200)
+    graph, box = graph_of(network, SHAPE), boxes(SHAPE, 0.1, count=2)
+    _, symbolic = symbolic_of(graph, box)
+    for position in range(1, 6):
+        value = symbolic.values[position]
+        gradients = torch.autograd.functional.jacobian(
+            lambda image, position=position: graph.values(image[None])[position][0], box.lower[0]
+        )
+        places = gradients.flatten(0, 2)
+        (rows, columns), patch = value.centre.shape[2:], value.patch
+        windows = patch.cut(places).view(len(gradients), rows, columns, rows * columns, 2, *patch.size)
+        for y, x in itertools.product(range(rows), range(columns)):
+            expected = windows[:, y, x, y * columns + x]
+            for one in range(2):
+                inside = patch.inside(SHAPE, places)[y * columns + x]
+                found = value.coefficients[:, one, y, x] * inside  # what lies in the padding does not count
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_of_a_network_by_hand():
     # z = 2x₁ − x₂ on [0, 1]²: centre ½, coefficients (2, −1), so z ∈ [−1, 2]; the chord has slope ⅔ and shift ⅔
     first, second = nn.Conv2d(1, 1, (1, 2)), nn.Conv2d(1, 1, 1)
