@@ -59,13 +59,21 @@ class Patch:
         """Whether a window is no smaller than the layer: then it saves nothing."""
         return self.size[0] * self.size[1] >= shape[1] * shape[2]
 
-    def cut(self, layer: Tensor) -> Tensor:
-        """Every window of a layer (batch, channels, *map): (batch, positions, channels · size), zero outside."""
+    def cut(self, layer: Tensor, channels_last: bool = False) -> Tensor:
+        """Every window of a layer (batch, channels, *map), zero outside.
+
+        Returns:
+            (batch, positions, channels · size), or (batch, positions, size · channels).
+        """
         padding: list[int] = []
         for axis in (1, 0):
             end = (self.grid[axis] - 1) * self.stride[axis] + self.size[axis] - self.offset[axis]
             padding += [self.offset[axis], end - layer.shape[2 + axis]]
-        return F.unfold(F.pad(layer, padding), self.size, stride=self.stride).transpose(1, 2).contiguous()
+        if channels_last:
+            layer = layer.contiguous(memory_format=torch.channels_last)
+        windows = F.pad(layer, padding).unfold(2, self.size[0], self.stride[0]).unfold(3, self.size[1], self.stride[1])
+        windows = windows.permute((0, 2, 3, 4, 5, 1) if channels_last else (0, 2, 3, 1, 4, 5))
+        return windows.flatten(3).flatten(1, 2).contiguous()
 
     def inside(self, shape: Shape, like: Tensor) -> Tensor:
         """1 where a window lies in the layer, 0 in its padding: (positions, 1, *size)."""
@@ -161,14 +169,15 @@ class WindowedLayers:
         return cut.flatten(0, 1), cells if rows is None else rows * cut.shape[1] + cells
 
     def _cut(self, patch: Patch, first: int, last: int, channels_last: bool) -> Tensor:
-        """(properties, cells, tensors · channels · size), or with the channels behind the size."""
+        """(properties, cells, tensors · channels · size), or (properties, cells, tensors · size · channels)."""
         may_keep = not any(layer.requires_grad or layer.is_inference() for layer in self.layers)
         key = patch, first, last, channels_last, [layer._version for layer in self.layers] if may_keep else []
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
-        cut = patch.cut(torch.cat([layer[first : last + 1] for layer in self.layers], 1))
         if channels_last:
-            cut = cut.unflatten(2, (len(self.layers), self.layers[0].shape[1], -1)).transpose(3, 4).flatten(2)
+            cut = torch.cat([patch.cut(layer[first : last + 1], channels_last=True) for layer in self.layers], 2)
+        else:
+            cut = patch.cut(torch.cat([layer[first : last + 1] for layer in self.layers], 1))
         if may_keep and cut.numel() <= _MOST_WINDOWS:
             self._kept = key, cut
         return cut

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions
-from steadynet.bounds.patches import Patch, WindowedLayers
+from steadynet.bounds.patches import Patch, WindowedLayers, runs_of
 from steadynet.bounds.sparse_layers import MapNeurons, coefficients_of_input
 from steadynet.bounds.symbolic import SymbolicPass, SymbolicValue
 from steadynet.graph.rounding import LONG_SUM, LONGEST_SUM, gamma, underflow_unit
@@ -96,18 +96,17 @@ class SymbolicEnd:
         least = torch.addcmul(coefficients * centre, coefficients.abs(), room, value=-1)
         constant = least.flatten(1).sum(1, dtype=torch.float64)
         constant = constant - self._lost[owner]
+        if functions.patch is not None and functions.cells is not None:
+            places = functions.patch.grid[0] * functions.patch.grid[1]
+            runs = runs_of(owner * places + functions.cells)  # functions that see the same
+            spreads = [
+                self._spread_of_patches(mine, functions.patch, number % places, number // places)
+                for mine, (_, number) in zip(coefficients.split([count for count, _ in runs]), runs, strict=True)
+            ]
+            return constant - torch.cat(spreads)
         for index in owner.unique().tolist():
             rows = (owner == index).nonzero().flatten()
-            if functions.patch is None:
-                constant[rows] -= self._spread_of_whole(coefficients[rows], index)
-                continue
-            assert functions.cells is not None
-            cells, order = functions.cells[rows].sort(stable=True)
-            rows = rows[order]
-            _, counts = cells.unique_consecutive(return_counts=True)
-            for some in rows.split(counts.tolist()):
-                cell = int(functions.cells[some[0]])
-                constant[some] -= self._spread_of_patches(coefficients[some], functions.patch, cell, index)
+            constant[rows] -= self._spread_of_whole(coefficients[rows], index)
         return constant
 
     def _spread_of_whole(self, coefficients: Tensor, index: int) -> Tensor:
