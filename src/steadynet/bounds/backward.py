@@ -26,6 +26,7 @@ from steadynet.bounds.substitution import (
     through_convolution_on_patches,
     through_few_unstable,
     through_maximum,
+    through_relu_in_runs,
     through_scale_on_patches,
 )
 from steadynet.bounds.symbolic import SymbolicPass
@@ -316,7 +317,8 @@ class RelaxedNetwork:
         """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
         coefficients = functions.coefficients
         centre, half = functions.gather_all(self._centre_and_half_width, owner)
-        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+        least = torch.addcmul(coefficients * centre, coefficients.abs(), half, value=-1)
+        return least.sum(tuple(range(1, least.dim())), dtype=self._sums_in)
 
     @cached_property
     def _centre_and_half_width(self) -> WindowedLayers:
@@ -336,6 +338,22 @@ def _through_relu(
         few = lines.unstable_columns(query.owner)
         if few is not None:
             return through_few_unstable(functions, query.owner, lines, few, proof)
+    owner, runs = query.owner, None
+    if query.slopes is None and not torch.is_grad_enabled():
+        runs = functions.gather_runs(lines.drawn, owner)
+    if runs is None:
+        coefficients, added = _behind_relu(position, functions, query, lines, proof)
+    else:
+        coefficients, added = through_relu_in_runs(functions.coefficients, runs, proof)
+    if query.multipliers and position in query.multipliers:
+        coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
+    return [functions.with_coefficients(coefficients)], added
+
+
+def _behind_relu(
+    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, proof: bool
+) -> tuple[Tensor, Tensor]:
+    """Coefficients behind a ReLU, and what its upper lines add."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
         lower_slope, difference, shift = functions.gather_all(lines.drawn, owner)
@@ -345,7 +363,4 @@ def _through_relu(
         difference = upper_slope - lower_slope
     above = negative * shift
     added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
-    coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
-    if query.multipliers and position in query.multipliers:
-        coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
-    return [functions.with_coefficients(coefficients)], added
+    return torch.addcmul(functions.coefficients * lower_slope, negative, difference), added  # A⁺·lower + A⁻·upper

@@ -15,6 +15,7 @@ Everything that rounds is part of the radius: the sums of this pass, and those o
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,8 @@ class SymbolicValue:
         radius: (properties, \\*shape).
         spread: (properties, \\*shape), at least |coefficients| · half width.
         patch: which part of the input each place of the feature map sees.
-        coefficients: (channels, properties, \\*map, input channels, \\*size of the patch); None for the input itself.
+        coefficients: (channels, properties, \\*map, input channels, \\*size of the patch); None for the input itself,
+            and where nothing reads them.
         depth: how many ReLUs are before it.
     """
 
@@ -166,8 +168,11 @@ class SymbolicPass:
         """At least |coefficients| · half width, (properties, channels, \\*map)."""
         half = patch.cut(self.half)  # (properties, cells, window)
         dtype, terms = half.dtype, half.shape[2]
-        sizes = coefficients.flatten(4).flatten(2, 3).abs()  # (channels, properties, cells, window)
-        spread = (sizes * half).sum(3).transpose(0, 1).unflatten(2, patch.grid)
+        half = half.view(len(half), *patch.grid, -1, *patch.size).permute(4, 5, 3, 0, 1, 2)[..., None].contiguous()
+        spread = sum(
+            (row.abs() * widths).sum((0, 1)) for row, widths in zip(_by_window(coefficients), half, strict=True)
+        )
+        spread = spread.permute(0, 3, 1, 2)
         return spread * (1 + 2 * gamma(terms + 8, dtype)) + 2 * terms * underflow_unit(dtype)
 
     def _through_relu(self, source: SymbolicValue, lines: Relaxation) -> SymbolicValue:
@@ -178,7 +183,9 @@ class SymbolicPass:
         centre, radius = source.centre * slope + half, source.radius * slope + half
         spread = source.spread * slope * (1 + 4 * torch.finfo(dtype).eps) + underflow
         radius = radius + gamma(_AT_A_RELU, dtype) * (centre.abs() + spread + radius) + underflow
-        coefficients = source.coefficients * slope.transpose(0, 1)[..., None, None, None]
+        coefficients = None
+        if source.depth < DEEPEST:
+            coefficients = _by_place(_by_window(source.coefficients) * slope.permute(0, 2, 3, 1))
         return SymbolicValue(centre, radius, spread, source.patch, coefficients, source.depth + 1)
 
 
@@ -194,21 +201,37 @@ def _seen_through(patch: Patch, convolution: Convolution) -> Patch:
     )
 
 
+def _by_window(coefficients: Tensor) -> Tensor:
+    """Coefficients (*size of the patch, input channels, properties, *map, channels): how they lie in memory."""
+    return coefficients.permute(5, 6, 4, 1, 2, 3, 0)
+
+
+def _by_place(coefficients: Tensor) -> Tensor:
+    """The same as a :class:`SymbolicValue` has them."""
+    return coefficients.permute(6, 3, 4, 5, 2, 0, 1)
+
+
 def _kernels(operation: Convolution, source: SymbolicValue, patch: Patch) -> Tensor:
     """The coefficients of a convolution of the input: its kernels, at every place."""
-    return operation.weight[:, None, None, None].expand(-1, len(source.centre), *patch.grid, -1, -1, -1)
+    kernels = operation.weight.permute(2, 3, 1, 0).contiguous()[:, :, :, None, None, None]
+    return _by_place(kernels.expand(-1, -1, -1, len(source.centre), *patch.grid, -1))
 
 
 def _convolved(operation: Convolution, known: Tensor, inner: Patch, patch: Patch) -> Tensor:
-    """The coefficients behind a convolution, from those before it: one product for each place of the kernel."""
+    """The coefficients behind a convolution, from those before it.
+
+    Each row of the windows and each place of the kernel add one product, which is small enough for a cache.
+    """
     weight, (height, width), (down, right) = operation.weight, patch.grid, operation.stride
-    padded = F.pad(known, [0] * 6 + [operation.padding[1]] * 2 + [operation.padding[0]] * 2)
-    result = known.new_zeros(len(weight), known.shape[1], height, width, known.shape[4], *patch.size)
-    for dy in range(weight.shape[2]):
-        rows, top = slice(dy, dy + (height - 1) * down + 1, down), dy * inner.stride[0]
+    kernels = weight.permute(2, 3, 1, 0)
+    padded = F.pad(_by_window(known), [0, 0, *[operation.padding[1]] * 2, *[operation.padding[0]] * 2])
+    result = known.new_zeros(*patch.size, *padded.shape[2:4], height, width, len(weight))
+    for row, dy in product(range(inner.size[0]), range(weight.shape[2])):
+        of_row = result[row + dy * inner.stride[0]]
+        seen_below = padded[row, :, :, :, dy : dy + (height - 1) * down + 1 : down]
         for dx in range(weight.shape[3]):
-            columns, left = slice(dx, dx + (width - 1) * right + 1, right), dx * inner.stride[1]
-            seen = padded[:, :, rows, columns]
-            part = (weight[:, :, dy, dx] @ seen.flatten(1)).view(-1, *seen.shape[1:])
-            result[..., top : top + inner.size[0], left : left + inner.size[1]] += part
-    return result
+            seen = seen_below[:, :, :, :, dx : dx + (width - 1) * right + 1 : right]
+            left = dx * inner.stride[1]
+            part = of_row[left : left + inner.size[1]].view(-1, len(weight))
+            part.addmm_(seen.reshape(-1, weight.shape[1]), kernels[dy, dx])
+    return _by_place(result)
