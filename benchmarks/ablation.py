@@ -71,6 +71,8 @@ PIECES = (
     Piece("attack before the first bounds", {f"{SEARCH}.pipeline.ATTACK_FIRST": False}),
     Piece("symbolic intervals, which large networks have", {f"{BOUNDS}.crown.SYMBOLIC": False}),
     Piece("transposes by the number of channels", {"steadynet.graph.operations.FAST_TRANSPOSES": False}),
+    Piece("windows with channels last", {f"{BOUNDS}.window_transposes.CHANNELS_LAST_WINDOWS": False}),
+    Piece("functions of one window together", {f"{BOUNDS}.patches.LEAST_OF_A_RUN": 1 << 60}),
 )
 
 

@@ -46,12 +46,14 @@ def window(layer: torch.Tensor, cell: int) -> torch.Tensor:
     )
 
 
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 @pytest.mark.parametrize("owner", [None, [0, 0, 2], [1, 2, 2]], ids=["each its own", "first and last", "some"])
-def test_each_function_sees_the_windows_of_its_property(owner: list[int] | None) -> None:
+def test_each_function_sees_the_windows_of_its_property(owner: list[int] | None, last: bool) -> None:
     torch.manual_seed(0)
     layers = torch.randn(3, 2, 5, 4), torch.randn(3, 2, 5, 4)
     cells = torch.tensor([0, 5, 11])
-    seen = WindowedLayers(layers).seen(PATCH, cells, None if owner is None else torch.tensor(owner))
+    seen = WindowedLayers(layers).seen(PATCH, cells, None if owner is None else torch.tensor(owner), last)
+    assert seen[:, 0].stride()[1:] == ((1, 4, 2) if last else (6, 2, 1))
     for row, (one, cell) in enumerate(zip(owner or [0, 1, 2], cells.tolist(), strict=True)):
         for number, layer in enumerate(layers):
             torch.testing.assert_close(seen[row, number], window(layer[one], cell), rtol=0, atol=0)
@@ -70,7 +72,7 @@ def test_no_function_sees_nothing() -> None:
 
 def test_windows_are_cut_once_for_many_functions_and_anew_for_changed_tensors(monkeypatch) -> None:
     layer, cuts, cut = torch.randn(2, 1, 5, 4), list[int](), Patch.cut
-    monkeypatch.setattr(Patch, "cut", lambda self, tensor: (cuts.append(len(tensor)), cut(self, tensor))[1])
+    monkeypatch.setattr(Patch, "cut", lambda self, *rest: (cuts.append(len(rest[0])), cut(self, *rest))[1])
     layers, cells = WindowedLayers([layer]), torch.tensor([2, 6])
     for _ in range(3):
         layers.seen(PATCH, cells, torch.tensor([1, 1]))

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import exact_arithmetic
@@ -17,7 +20,7 @@ from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.symbolic import SymbolicPass
-from steadynet.bounds.symbolic_end import SymbolicEnd, ends_before
+from steadynet.bounds.symbolic_end import SymbolicEnd, added_up, ends_before
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Interval, ReLU
 from steadynet.graph.rounding import Arithmetic, Execution, execution_error, gamma, underflow_unit
@@ -84,6 +87,30 @@ def test_every_value_lies_in_its_symbolic_interval_and_in_the_bounds_of_the_netw
         for relu, (lower, upper) in bounded.bounds.items():
             seen = values[graph.source(relu)]
             assert bool(((lower <= seen) & (seen <= upper)).all()), relu
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coefficients_are_the_gradients_where_every_relu_is_active(seed):
+    network = deep(seed)
+    for layer in network:
+        if isinstance(layer, nn.Conv2d):
+            layer.bias.data.fill_(200)
+    graph, box = graph_of(network, SHAPE), boxes(SHAPE, 0.1, count=2)
+    _, symbolic = symbolic_of(graph, box)
+    for position in range(1, 6):
+        value = symbolic.values[position]
+        gradients = torch.autograd.functional.jacobian(
+            lambda image, position=position: graph.values(image[None])[position][0], box.lower[0]
+        )
+        places = gradients.flatten(0, 2)
+        (rows, columns), patch = value.centre.shape[2:], value.patch
+        windows = patch.cut(places).view(len(gradients), rows, columns, rows * columns, 2, *patch.size)
+        for y, x in itertools.product(range(rows), range(columns)):
+            expected = windows[:, y, x, y * columns + x]
+            for one in range(2):
+                inside = patch.inside(SHAPE, places)[y * columns + x]
+                found = value.coefficients[:, one, y, x] * inside  # what lies in the padding does not count
+                torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_of_a_network_by_hand():
@@ -182,6 +209,15 @@ def test_an_end_by_hand():
     found = end.lower(LinearFunctions(torch.tensor([3.0, -2.0]).view(1, 2, 1, 1)), None)
     assert float(found[0]) == pytest.approx(3 * 0.5 - 2 * 2 - (3 + (1.5 + 2)) - 0.75, abs=1e-4)
     assert float(found[0]) < 3 * 0.5 - 2 * 2 - 6.5 - 0.75
+
+
+@given(places=st.integers(1, 6), size=st.integers(1, 7), stride=st.integers(1, 4))
+def test_windows_are_added_up_where_they_overlap(places, size, stride):
+    parts = torch.randint(-9, 10, (places, size, 2)).double()
+    length = (places - 1) * stride + size
+    expected = torch.zeros(-(-size // stride) * stride + (places - 1) * stride, 2, dtype=torch.float64)
+    expected[:length] = F.fold(parts.permute(2, 1, 0), (length, 1), (size, 1), stride=(stride, 1))[:, 0, :, 0].t()
+    assert torch.equal(added_up(parts, size, stride), expected)
 
 
 @pytest.mark.parametrize("name", ["deep", "residual"])

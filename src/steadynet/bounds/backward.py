@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from steadynet.bounds.exact_end import ExactEnd
 from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, WindowedLayers
@@ -25,8 +26,10 @@ from steadynet.bounds.substitution import (
     through_convolution_on_patches,
     through_few_unstable,
     through_maximum,
+    through_relu_in_runs,
     through_scale_on_patches,
 )
+from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import SymbolicEnd
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Shape
@@ -50,7 +53,9 @@ class BoundedNetwork:
         matrices: a cache of convolutions on patches as matrices.
         drawn: a cache of the lines of ReLUs, with the bounds that they were drawn for.
         drawn_curves: the same for sigmoids and tanhs.
-        ends: values at which a pass may end early, by position: those of ReLUs.
+        ends: values at which a pass may end, by position: exact ends always, others if it shall end early.
+        symbolic: the symbolic intervals of the first layers, if passes may make use of them.
+        exact_ends: a cache of exact ends, with the upper bounds and the symbolic intervals that these were made from.
         sparse: a cache of convolutions between active neurons, with the upper bounds that these were found by.
     """
 
@@ -63,7 +68,11 @@ class BoundedNetwork:
     matrices: Matrices = field(default_factory=dict, repr=False)
     drawn: dict[int, tuple[Interval, Relax, Relaxation]] = field(default_factory=dict, repr=False, compare=False)
     drawn_curves: dict[int, tuple[Interval, SShapedLines]] = field(default_factory=dict, repr=False, compare=False)
-    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict, repr=False)
+    ends: Mapping[int, SymbolicEnd | FlatEnd | ExactEnd] = field(default_factory=dict, repr=False)
+    symbolic: SymbolicPass | None = field(default=None, repr=False, compare=False)
+    exact_ends: dict[int, tuple[Tensor, SymbolicPass, ExactEnd | None]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
     sparse: dict[int, tuple[Sequence[Tensor], SparseConvolution]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -86,12 +95,13 @@ class BoundedNetwork:
     def relaxed(self, up_to: int | None = None, early: bool = False) -> RelaxedNetwork:
         """The network with the lines of every ReLU, or of those at positions ``up_to`` and before.
 
-        Its passes end ``early`` if asked to, where they can.
+        Its passes end ``early`` if asked to, where they can. At exact ends they always end.
         """
         relus = {place: self.lines(place) for place in self.graph.relus if up_to is None or place <= up_to}
         curves = {place: self.curves(place) for place in self.graph.s_shaped if up_to is None or place <= up_to}
         errors = None if self.rounding is None else self.rounding.errors_of_pass(self.box.lower.dtype)
-        return RelaxedNetwork(self, relus, errors, curves, self.ends if early else {})
+        ends = {place: end for place, end in self.ends.items() if early or end.is_exact}
+        return RelaxedNetwork(self, relus, errors, curves, ends)
 
     def lines(self, relu: int) -> Relaxation:
         """The lines of one ReLU layer. They are drawn once for the same bounds."""
@@ -197,7 +207,7 @@ class RelaxedNetwork:
     relaxations: Mapping[int, Relaxation]
     errors: PassErrors | None = None
     curves: Mapping[int, SShapedLines] = field(default_factory=dict)
-    ends: Mapping[int, SymbolicEnd | FlatEnd] = field(default_factory=dict)
+    ends: Mapping[int, SymbolicEnd | FlatEnd | ExactEnd] = field(default_factory=dict)
 
     def lower(self, query: BoundQuery, trail: Trail | None = None) -> LowerBound:
         """Bound each function from below over the box of its property.
@@ -307,7 +317,8 @@ class RelaxedNetwork:
         """The minimum of functions of the input over the boxes: coefficients · centre − |coefficients| · half width."""
         coefficients = functions.coefficients
         centre, half = functions.gather_all(self._centre_and_half_width, owner)
-        return (coefficients * centre - coefficients.abs() * half).flatten(1).sum(1, dtype=self._sums_in)
+        least = torch.addcmul(coefficients * centre, coefficients.abs(), half, value=-1)
+        return least.sum(tuple(range(1, least.dim())), dtype=self._sums_in)
 
     @cached_property
     def _centre_and_half_width(self) -> WindowedLayers:
@@ -327,6 +338,22 @@ def _through_relu(
         few = lines.unstable_columns(query.owner)
         if few is not None:
             return through_few_unstable(functions, query.owner, lines, few, proof)
+    owner, runs = query.owner, None
+    if query.slopes is None and not torch.is_grad_enabled():
+        runs = functions.gather_runs(lines.drawn, owner)
+    if runs is None:
+        coefficients, added = _behind_relu(position, functions, query, lines, proof)
+    else:
+        coefficients, added = through_relu_in_runs(functions.coefficients, runs, proof)
+    if query.multipliers and position in query.multipliers:
+        coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
+    return [functions.with_coefficients(coefficients)], added
+
+
+def _behind_relu(
+    position: int, functions: LinearFunctions, query: BoundQuery, lines: Relaxation, proof: bool
+) -> tuple[Tensor, Tensor]:
+    """Coefficients behind a ReLU, and what its upper lines add."""
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
         lower_slope, difference, shift = functions.gather_all(lines.drawn, owner)
@@ -336,7 +363,4 @@ def _through_relu(
         difference = upper_slope - lower_slope
     above = negative * shift
     added = sum_of_negatives(above) if proof else above.flatten(1).sum(1)
-    coefficients = torch.addcmul(functions.coefficients * lower_slope, negative, difference)  # A⁺·lower + A⁻·upper
-    if query.multipliers and position in query.multipliers:
-        coefficients = coefficients - query.multipliers[position]  # the split's term −β·sign·z
-    return [functions.with_coefficients(coefficients)], added
+    return torch.addcmul(functions.coefficients * lower_slope, negative, difference), added  # A⁺·lower + A⁻·upper

@@ -19,7 +19,7 @@ from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
 from steadynet.bounds.sharpening import SignsFirst, first_sides_sharpened, sharpened, signs_sharpened
 from steadynet.bounds.symbolic import SymbolicPass
-from steadynet.bounds.symbolic_end import ends_before
+from steadynet.bounds.symbolic_end import SymbolicEnd, ends_before
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, Operation, ReLU, Scale
@@ -34,7 +34,7 @@ SYMBOLIC = True  # whether symbolic intervals come before the backward passes of
 LARGE_MAP = 4096  # neurons of such a feature map
 LEAST_THINNED = 1 << 18  # functions times their width for which channels that are never active are left out
 LEAST_FLATTENED = 96  # functions of a dense layer for which single neurons that are never active are left out
-FLAT_AT_ONCE = 32  # functions of such a layer; sparse products with 48 or more take half as long again for each
+FLAT_AT_ONCE = 512  # functions of such a layer: enough for products in dense blocks
 CACHED_COEFFICIENTS = 3 << 18  # functions times their width that are handled at once: about what a cache holds
 
 
@@ -110,6 +110,7 @@ def propagate(
     at_centre = graph.values((box.lower + box.upper) / 2) if until_stable else None
     symbolic = _symbolic(graph, box, at_centre, memory) if recorder is not None and at_centre is not None else None
     knowledge = [Knowledge.BOX]  # per value: what its interval says
+    ends: Mapping[int, SymbolicEnd] = {}
     for position, node in graph.numbered():
         if isinstance(node.operation, NONLINEAR):
             source = node.inputs[0]
@@ -120,7 +121,10 @@ def propagate(
             if knowledge[source] is Knowledge.LOOSE:  # directly behind the input, intervals are exact
                 wanted = worth_bounding(node.operation, values[source])
                 signs = None if at_centre is None else _signs_first(position, graph, at_centre[source])
-                passes = bounded if symbolic is None else replace(bounded, ends=ends_before(source, symbolic))
+                passes = bounded
+                if symbolic is not None:
+                    ends = {} if source in symbolic.values else ends or ends_before(source, symbolic)
+                    passes = replace(bounded, ends=ends, symbolic=symbolic)
                 passes = _quicker_for(passes, source, int(wanted.sum())) if until_stable else passes
                 values[source] = tightened(passes, source, values[source], wanted, memory, out_of_time, signs)
             bounded = replace(bounded, bounds={**bounded.bounds, position: values[source]})
@@ -202,7 +206,7 @@ def tightened(
     With ``signs``, the second bound of a neuron is left out where its sign makes it useless.
     """
     shape = bounded.shapes[position]
-    if signs is not None and bounded.ends:
+    if signs is not None and not all(end.is_exact for end in bounded.ends.values()):
         known = _signs_proved_early(bounded, position, known, wanted, memory, out_of_time, signs)
         wanted = wanted & known.unstable()
     relaxed = bounded.relaxed(position)

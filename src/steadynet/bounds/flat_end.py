@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ class FlatEnd:
         room: (neurons, 1), with what rounding may add.
         lost: (1,), what underflow may take from a bound.
     """
+
+    is_exact: ClassVar[bool] = False
 
     matrix: Tensor
     half: Tensor

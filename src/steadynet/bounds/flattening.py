@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.backward import BoundedNetwork
+from steadynet.bounds.exact_end import SECOND, ExactEnd, exact_end
+from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.relaxation import Relaxation
 from steadynet.bounds.rounding import NetworkRounding, ValueRounding
 from steadynet.bounds.sparse_layers import MapNeurons, SparseConvolution
@@ -24,6 +26,7 @@ from steadynet.graph.operations import Convolution, Dense, Interval, Operation, 
 from steadynet.graph.rearrangements import Reshape
 
 FLATTENING = True
+EXACT_END = True  # whether passes end at the second convolution, with the layers before it as one function
 MOST_ACTIVE = 0.65  # share of the neurons of all feature maps that are active, up to which this is faster
 LEAST_NEURONS = 4096  # of a feature map, below which nothing is gained
 
@@ -118,11 +121,7 @@ def _with(bounded: BoundedNetwork, position: int, flat: Flat) -> BoundedNetwork:
             drawn[relu] = bounds[relu], bounded.relax, _chosen_lines(bounded.lines(relu), elements)
         elif relu in bounds:
             drawn[relu] = bounds[relu], bounded.relax, bounded.lines(relu)
-    ends = {
-        place: end.of_neurons(flat[place])
-        for place, end in bounded.ends.items()
-        if place in flat and isinstance(end, SymbolicEnd)
-    }
+    ends = _ends(bounded, flat)
     rounding = None if bounded.rounding is None else _rounding(bounded.rounding, neurons)
     return replace(
         bounded, graph=Graph(tuple(nodes)), shapes=tuple(shapes), bounds=bounds, rounding=rounding, matrices={},
@@ -130,11 +129,35 @@ def _with(bounded: BoundedNetwork, position: int, flat: Flat) -> BoundedNetwork:
     )  # fmt: skip
 
 
+def _ends(bounded: BoundedNetwork, flat: Flat) -> dict[int, SymbolicEnd | FlatEnd | ExactEnd]:
+    """Where passes may end: at the second convolution at no loss, or else where symbolic intervals are known."""
+    exact = _exact_end(bounded, flat) if EXACT_END and bounded.symbolic is not None else None
+    if exact is not None:
+        return {SECOND: exact}
+    return {
+        place: end.of_neurons(flat[place])
+        for place, end in bounded.ends.items()
+        if place in flat and isinstance(end, SymbolicEnd)
+    }
+
+
+def _exact_end(bounded: BoundedNetwork, flat: Flat) -> ExactEnd | None:
+    """The end at the second convolution, made once for the same bounds of the ReLUs behind it."""
+    if SECOND not in flat or bounded.symbolic is None:
+        return None
+    active = bounded.bounds[SECOND + 1].upper
+    kept = bounded.exact_ends.get(SECOND)
+    if kept is None or kept[0] is not active or kept[1] is not bounded.symbolic:
+        made = exact_end(bounded.graph, bounded.symbolic, flat[SECOND])
+        kept = bounded.exact_ends[SECOND] = active, bounded.symbolic, made
+    return kept[2]
+
+
 def _operation(bounded: BoundedNetwork, place: int, operation: Operation, neurons: Flat) -> Operation:
     """The operation that computes a value, between the neurons that are left."""
     if isinstance(operation, Convolution):
         is_first = place == 1
-        inputs = MapNeurons.where(torch.ones(bounded.shapes[0], dtype=torch.bool)) if is_first else neurons[place - 1]
+        inputs = MapNeurons.all_of(bounded.shapes[0]) if is_first else neurons[place - 1]
         return _kept(bounded, place, lambda: SparseConvolution(operation, inputs, neurons[place], is_first))
     if isinstance(operation, Reshape) and place - 1 in neurons:
         return Reshape((len(neurons[place - 1]),))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from steadynet.bounds.patches import Patch, WindowedLayers
+from steadynet.bounds.window_transposes import has_channels_last
 from steadynet.graph.operations import Shape
 
 
@@ -56,7 +57,17 @@ class LinearFunctions:
             if owner is None or len(together.layers[0]) == 1:
                 return together.layers  # one property serves every function
             return [layer.index_select(0, owner) for layer in together.layers]
-        return together.seen(self.patch, self.cells, owner).unbind(1)
+        return together.seen(self.patch, self.cells, owner, has_channels_last(self.coefficients)).unbind(1)
+
+    def gather_runs(self, together: WindowedLayers, owner: Tensor | None) -> list[tuple[int, Tensor]] | None:
+        """The same for each run of functions that belong to one cell, without copies; None if runs are short.
+
+        Returns:
+            Per run, how many functions it has, and (tensors, numbers), in the order of the coefficients in memory.
+        """
+        if self.patch is None or self.cells is None:
+            return None
+        return together.seen_by_runs(self.patch, self.cells, owner, has_channels_last(self.coefficients))
 
     def whole(self, shape: Shape) -> LinearFunctions:
         """The same functions with coefficients over the whole layer of this shape."""

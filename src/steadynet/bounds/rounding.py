@@ -161,9 +161,13 @@ def sum_of_negatives(terms: Tensor) -> Tensor:
     """
     if terms.dim() != 4:
         return terms.flatten(1).sum(1, dtype=torch.float64)
-    places, dtype = terms.shape[2:].numel(), terms.dtype
-    channels = terms.sum((2, 3)).double() * (1 + 2 * gamma(places, dtype))
-    return channels.sum(1) - terms.shape[1:].numel() * underflow_unit(dtype)
+    return sum_of_negative_channels(terms.sum((2, 3)), terms.shape[2:].numel())
+
+
+def sum_of_negative_channels(channels: Tensor, places: int) -> Tensor:
+    """The same from the sums of each channel (n, channels), of so many terms each."""
+    sums = channels.double() * (1 + 2 * gamma(places, channels.dtype))
+    return sums.sum(1) - channels.shape[1] * places * underflow_unit(channels.dtype)
 
 
 class RoundingRecorder:

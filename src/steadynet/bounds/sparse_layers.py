@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from steadynet.bounds.patches import Patch
+from steadynet.bounds.row_blocks import Block, Blocks, CompressedRows
 from steadynet.graph.operations import Convolution, Interval, Operation, Shape
 from steadynet.graph.rounding import Rounding
 
 Indices = NDArray[np.int64]
+LEAST_BLOCK = 1024  # entries of an average block for which dense blocks are faster than a sparse matrix
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ class MapNeurons:
         """The neurons of a mask (channels, height, width)."""
         places, channels = np.nonzero(mask.flatten(1).t().contiguous().numpy())
         return cls(tuple(mask.shape), places, channels)
+
+    @classmethod
+    def all_of(cls, shape: Shape) -> MapNeurons:
+        """Every neuron of a map, or of an image."""
+        return cls.where(torch.ones(shape, dtype=torch.bool))
 
     def __len__(self) -> int:
         return len(self.places)
@@ -73,13 +80,16 @@ class SparseConvolution(Operation):
     is_first: bool
 
     @cached_property
-    def transposed(self) -> Tensor:
-        """The matrix that takes coefficients back: (inputs, outputs), in compressed rows."""
+    def transposed(self) -> Blocks | CompressedRows:
+        """The matrix that takes coefficients back: (inputs, outputs)."""
         weight, convolution = self.convolution.weight, self.convolution
-        taps, channels = weight.shape[2:].numel(), len(weight)
         seen = Windows.between(self.inputs, self.outputs, weight.shape[2:], convolution.stride, convolution.padding)
-        values = weight.detach().permute(1, 2, 3, 0).contiguous().view(-1).numpy()
-        return seen.matrix(values, seen.taps * channels + self.outputs.channels[seen.neurons], taps * channels)
+        values = weight.detach().permute(1, 2, 3, 0).flatten(1)  # (channels of the inputs, taps · channels)
+        entry = seen.taps * len(weight) + self.outputs.channels[seen.neurons]
+        counts = np.bincount(self.inputs.places, minlength=len(seen.first) - 1)
+        if int(counts @ np.diff(seen.first)) >= LEAST_BLOCK * np.count_nonzero(counts):
+            return seen.blocks(values, entry)
+        return CompressedRows(seen.matrix(values.reshape(-1).numpy(), entry, values.shape[1]))
 
     @cached_property
     def _bias(self) -> Tensor | None:
@@ -157,6 +167,24 @@ class Windows:
         first = np.concatenate([[0], ends[taps - 1 :: taps]])
         return cls(inputs, len(outputs), first, neurons, segment % taps)
 
+    def blocks(self, values: Tensor, entry: Indices) -> Blocks:
+        """The sparse matrix (inputs, neurons that see) of some values, one block per place.
+
+        Args:
+            values: (channels of the inputs, ...), where the entries are taken from.
+            entry: per element of the lists, which of a channel's values it has.
+        """
+        neurons, entries = torch.from_numpy(self.neurons), torch.from_numpy(entry)
+        channels, places = torch.from_numpy(self.inputs.channels), self.inputs.places
+        ends = np.flatnonzero(np.diff(places, append=-1)) + 1
+        blocks, begin = [], 0
+        for end in ends.tolist():
+            seen = slice(*self.first[places[begin] : places[begin] + 2].tolist())
+            chosen = values.index_select(1, entries[seen]).index_select(0, channels[begin:end])
+            blocks.append(Block(slice(begin, end), neurons[seen], chosen))
+            begin = end
+        return Blocks((len(self.inputs), self.width), blocks)
+
     def matrix(self, values: NDArray[np.floating], entry: Indices, step: int) -> Tensor:
         """The sparse matrix (inputs, neurons that see) of some values.
 
@@ -195,7 +223,6 @@ def coefficients_of_input(known: Tensor, patch: Patch, outputs: MapNeurons, imag
         outputs: the neurons.
         image: the shape of the input.
     """
-    every = MapNeurons.where(torch.ones(image, dtype=torch.bool))
-    seen = Windows.between(every, outputs, patch.size, patch.stride, patch.offset)
+    seen = Windows.between(MapNeurons.all_of(image), outputs, patch.size, patch.stride, patch.offset)
     taps = patch.size[0] * patch.size[1]
     return seen.matrix(known.contiguous().view(-1).numpy(), seen.neurons * (image[0] * taps) + seen.taps, taps)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relaxation
+from steadynet.bounds.rounding import sum_of_negative_channels
+from steadynet.bounds.window_transposes import has_channels_last
 from steadynet.graph.operations import Convolution, Interval, Scale, Shape
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.rounding import LONG_SUM, unit_roundoff
@@ -64,9 +68,40 @@ def through_convolution_on_patches(
         coefficients = functions.rows_of(operation.weight)
     else:
         coefficients = transposed_on_patches(operation, functions.coefficients, matrices)
-    coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
+    if torch.is_grad_enabled():
+        coefficients = coefficients * patch.inside(shape, coefficients)[functions.cells]
+    else:
+        patch.clear_outside(shape, coefficients, functions.cells)
     result = LinearFunctions(coefficients, patch, functions.cells)
     return result.whole(shape) if patch.covers(shape) else result
+
+
+def through_relu_in_runs(
+    coefficients: Tensor, runs: Sequence[tuple[int, Tensor]], proof: bool
+) -> tuple[Tensor, Tensor]:
+    """Coefficients behind a ReLU, and what its upper lines add, where runs of functions see the same lines.
+
+    Args:
+        coefficients: (n, channels, \\*size of the patch), without gradients.
+        runs: per run, how many functions it has, and their lower slopes, differences of slopes and upper shifts,
+            (3, numbers), in the order of the coefficients in memory.
+        proof: whether the sums shall be at most what they stand for.
+    """
+    last, places = has_channels_last(coefficients), coefficients.shape[2:].numel()
+    before = coefficients.permute(0, 2, 3, 1).flatten(1) if last else coefficients.flatten(1)
+    behind, channels = torch.empty_like(before), before.new_empty(coefficients.shape[:2])
+    counts = [count for count, _ in runs]
+    parts = zip(before.split(counts), behind.split(counts), channels.split(counts), runs, strict=True)
+    for mine, result, sums, (count, lines) in parts:
+        slope, difference, shift = lines.unbind()
+        negative = mine.clamp_max(0)
+        torch.mul(mine, slope, out=result).addcmul_(negative, difference)  # A⁺·lower + A⁻·upper
+        above = negative.mul_(shift).view(count, places, -1) if last else negative.mul_(shift).view(count, -1, places)
+        torch.sum(above, 1 if last else 2, out=sums)
+    added = sum_of_negative_channels(channels, places) if proof else channels.sum(1)
+    if last:
+        return behind.unflatten(1, (*coefficients.shape[2:], -1)).permute(0, 3, 1, 2), added
+    return behind.view(coefficients.shape), added
 
 
 def through_scale_on_patches(

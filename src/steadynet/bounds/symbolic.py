@@ -14,7 +14,8 @@ Everything that rounds is part of the radius: the sums of this pass, and those o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,8 @@ class SymbolicValue:
         radius: (properties, \\*shape).
         spread: (properties, \\*shape), at least |coefficients| · half width.
         patch: which part of the input each place of the feature map sees.
-        coefficients: (channels, properties, \\*map, input channels, \\*size of the patch); None for the input itself.
+        coefficients: (channels, properties, \\*map, input channels, \\*size of the patch); None for the input itself,
+            and where nothing reads them.
         depth: how many ReLUs are before it.
     """
 
@@ -72,12 +74,15 @@ class SymbolicPass:
     Attributes:
         half: the half widths of the boxes, with room for rounding.
         values: the values that are known so far, by position in the graph.
+        lines: the lines of the ReLUs that it went through, by position.
     """
 
     def __init__(self, box: Interval, most_entries: int) -> None:
         self.half = (box.upper - box.lower) / 2 + input_room(box)
         centre, image = (box.upper + box.lower) / 2, Patch.single(*box.lower.shape[2:])
         self.values = {0: SymbolicValue(centre, torch.zeros_like(centre), self.half, image)}
+        self.lines: dict[int, Relaxation] = {}
+        self._rounding: NetworkRounding | None = None
         self._most_entries = most_entries
         self._total = self.half.flatten(1).sum(1).view(-1, 1, 1, 1)
 
@@ -95,13 +100,31 @@ class SymbolicPass:
             return
         if isinstance(operation, ReLU) and lines is not None and not operation.slope:
             if source.coefficients is not None:
+                self.lines[position] = lines
                 self.values[position] = self._through_relu(source, lines)
         elif isinstance(operation, Convolution) and operation.groups == 1 and operation.dilation == (1, 1):
             patch = _seen_through(source.patch, operation)
             window = self.half.shape[1] * patch.size[0] * patch.size[1]
             entries = len(self.half) * len(operation.weight) * patch.grid[0] * patch.grid[1] * window
             if source.depth <= DEEPEST and entries <= self._most_entries:
+                self._rounding = rounding
                 self.values[position] = self._through_convolution(operation, source, patch, position, rounding)
+
+    def without_triangles(self, position: int, operation: Convolution) -> SymbolicValue | None:
+        """A convolution's value without what its unstable ReLUs add to their upper slopes; None if it is not known.
+
+        The ReLU before it is taken as slope · z with the slope of its upper line, which it is where its sign is known.
+
+        Args:
+            position: the value in a chain of operations.
+            operation: what computes it.
+        """
+        known, relu = self.values.get(position), self.values.get(position - 2)
+        if known is None or relu is None or self._rounding is None:
+            return None
+        lines = self.lines[position - 1]
+        linear = self._through_relu(relu, replace(lines, upper_shift=torch.zeros_like(lines.upper_shift)))
+        return self._through_convolution(operation, linear, known.patch, position, self._rounding, known)
 
     def sharpened(self, position: int, known: Interval) -> Interval:
         """The known bounds of a value, with those of this pass where they are tighter."""
@@ -113,10 +136,18 @@ class SymbolicPass:
         return Interval(lower, torch.maximum(upper, lower))
 
     def _through_convolution(
-        self, operation: Convolution, source: SymbolicValue, patch: Patch, position: int, rounding: NetworkRounding
+        self,
+        operation: Convolution,
+        source: SymbolicValue,
+        patch: Patch,
+        position: int,
+        rounding: NetworkRounding,
+        known: SymbolicValue | None = None,
     ) -> SymbolicValue:
-        coefficients = _kernels(operation, source, patch)
-        if source.coefficients is not None:
+        """The value of a convolution; ``known`` is one with the same coefficients."""
+        coefficients = _kernels(operation, source, patch) if known is None else known.coefficients
+        assert coefficients is not None
+        if source.coefficients is not None and known is None:
             coefficients = _convolved(operation, source.coefficients, source.patch, patch)
         dtype, terms = source.centre.dtype, operation.weight.shape[1:].numel() + 1
         relative = gamma(terms + 8, dtype)  # of the centre and of the coefficients, which take it of the spread
@@ -130,15 +161,18 @@ class SymbolicPass:
         numbers = 1 + self._total + source.largest.flatten(1).sum(1).view(-1, 1, 1, 1)
         underflow = 8 * (terms + 8) * underflow_unit(dtype) * numbers
         radius = (radius * (1 + 4 * relative) + executed + underflow) * (1 + 8 * torch.finfo(dtype).eps)
-        spread = self._spread(coefficients, patch)
+        spread = self._spread(coefficients, patch) if known is None else known.spread
         return SymbolicValue(operation.apply(source.centre), radius, spread, patch, coefficients, source.depth)
 
     def _spread(self, coefficients: Tensor, patch: Patch) -> Tensor:
         """At least |coefficients| · half width, (properties, channels, \\*map)."""
         half = patch.cut(self.half)  # (properties, cells, window)
         dtype, terms = half.dtype, half.shape[2]
-        sizes = coefficients.flatten(4).flatten(2, 3).abs()  # (channels, properties, cells, window)
-        spread = (sizes * half).sum(3).transpose(0, 1).unflatten(2, patch.grid)
+        half = half.view(len(half), *patch.grid, -1, *patch.size).permute(4, 5, 3, 0, 1, 2)[..., None].contiguous()
+        spread = sum(
+            (row.abs() * widths).sum((0, 1)) for row, widths in zip(_by_window(coefficients), half, strict=True)
+        )
+        spread = spread.permute(0, 3, 1, 2)
         return spread * (1 + 2 * gamma(terms + 8, dtype)) + 2 * terms * underflow_unit(dtype)
 
     def _through_relu(self, source: SymbolicValue, lines: Relaxation) -> SymbolicValue:
@@ -149,7 +183,9 @@ class SymbolicPass:
         centre, radius = source.centre * slope + half, source.radius * slope + half
         spread = source.spread * slope * (1 + 4 * torch.finfo(dtype).eps) + underflow
         radius = radius + gamma(_AT_A_RELU, dtype) * (centre.abs() + spread + radius) + underflow
-        coefficients = source.coefficients * slope.transpose(0, 1)[..., None, None, None]
+        coefficients = None
+        if source.depth < DEEPEST:
+            coefficients = _by_place(_by_window(source.coefficients) * slope.permute(0, 2, 3, 1))
         return SymbolicValue(centre, radius, spread, source.patch, coefficients, source.depth + 1)
 
 
@@ -165,21 +201,37 @@ def _seen_through(patch: Patch, convolution: Convolution) -> Patch:
     )
 
 
+def _by_window(coefficients: Tensor) -> Tensor:
+    """Coefficients (*size of the patch, input channels, properties, *map, channels): how they lie in memory."""
+    return coefficients.permute(5, 6, 4, 1, 2, 3, 0)
+
+
+def _by_place(coefficients: Tensor) -> Tensor:
+    """The same as a :class:`SymbolicValue` has them."""
+    return coefficients.permute(6, 3, 4, 5, 2, 0, 1)
+
+
 def _kernels(operation: Convolution, source: SymbolicValue, patch: Patch) -> Tensor:
     """The coefficients of a convolution of the input: its kernels, at every place."""
-    return operation.weight[:, None, None, None].expand(-1, len(source.centre), *patch.grid, -1, -1, -1)
+    kernels = operation.weight.permute(2, 3, 1, 0).contiguous()[:, :, :, None, None, None]
+    return _by_place(kernels.expand(-1, -1, -1, len(source.centre), *patch.grid, -1))
 
 
 def _convolved(operation: Convolution, known: Tensor, inner: Patch, patch: Patch) -> Tensor:
-    """The coefficients behind a convolution, from those before it: one product for each place of the kernel."""
+    """The coefficients behind a convolution, from those before it.
+
+    Each row of the windows and each place of the kernel add one product, which is small enough for a cache.
+    """
     weight, (height, width), (down, right) = operation.weight, patch.grid, operation.stride
-    padded = F.pad(known, [0] * 6 + [operation.padding[1]] * 2 + [operation.padding[0]] * 2)
-    result = known.new_zeros(len(weight), known.shape[1], height, width, known.shape[4], *patch.size)
-    for dy in range(weight.shape[2]):
-        rows, top = slice(dy, dy + (height - 1) * down + 1, down), dy * inner.stride[0]
+    kernels = weight.permute(2, 3, 1, 0)
+    padded = F.pad(_by_window(known), [0, 0, *[operation.padding[1]] * 2, *[operation.padding[0]] * 2])
+    result = known.new_zeros(*patch.size, *padded.shape[2:4], height, width, len(weight))
+    for row, dy in product(range(inner.size[0]), range(weight.shape[2])):
+        of_row = result[row + dy * inner.stride[0]]
+        seen_below = padded[row, :, :, :, dy : dy + (height - 1) * down + 1 : down]
         for dx in range(weight.shape[3]):
-            columns, left = slice(dx, dx + (width - 1) * right + 1, right), dx * inner.stride[1]
-            seen = padded[:, :, rows, columns]
-            part = (weight[:, :, dy, dx] @ seen.flatten(1)).view(-1, *seen.shape[1:])
-            result[..., top : top + inner.size[0], left : left + inner.size[1]] += part
-    return result
+            seen = seen_below[:, :, :, :, dx : dx + (width - 1) * right + 1 : right]
+            left = dx * inner.stride[1]
+            part = of_row[left : left + inner.size[1]].view(-1, len(weight))
+            part.addmm_(seen.reshape(-1, weight.shape[1]), kernels[dy, dx])
+    return _by_place(result)

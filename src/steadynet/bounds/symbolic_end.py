@@ -11,6 +11,7 @@ cheaper than to go on. The bound is looser, since the rest of each neuron of z c
 from __future__ import annotations
 
 from copy import copy
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.linear_functions import LinearFunctions
-from steadynet.bounds.patches import Patch
+from steadynet.bounds.patches import Patch, WindowedLayers, runs_of
 from steadynet.bounds.sparse_layers import MapNeurons, coefficients_of_input
 from steadynet.bounds.symbolic import SymbolicPass, SymbolicValue
 from steadynet.graph.rounding import LONG_SUM, LONGEST_SUM, gamma, underflow_unit
@@ -42,12 +43,14 @@ class SymbolicEnd:
         half_width: the half widths of the boxes, with room for rounding, (properties, \\*shape of the input).
     """
 
+    is_exact: ClassVar[bool] = False
+
     def __init__(self, value: SymbolicValue, half_width: Tensor) -> None:
         assert value.coefficients is not None
         self._patch, self._half = value.patch, half_width
         self._centre, dtype = value.centre, value.centre.dtype
-        # (properties, rows, columns, channels, input channels · size of the patch)
-        self._coefficients = value.coefficients.flatten(4).permute(1, 2, 3, 0, 4).contiguous()
+        # (properties, rows, columns, channels, size of the patch · input channels)
+        self._coefficients = value.coefficients.permute(1, 2, 3, 0, 5, 6, 4).flatten(4).contiguous()
         overlap = [-(-size // stride) for size, stride in zip(value.patch.size, value.patch.stride, strict=True)]
         terms = value.centre.shape[1] * overlap[0] * overlap[1]  # of one coefficient of A·G
         size = value.largest
@@ -55,6 +58,7 @@ class SymbolicEnd:
         underflow = 16 * (terms + 16) * underflow_unit(dtype)
         total = 1 + half_width.flatten(1).sum(1)
         self._room = (value.radius + relative * size) * (1 + relative) + underflow * total.view(-1, 1, 1, 1)
+        self._room_and_centre = WindowedLayers([self._room, self._centre])
         self._lost = underflow * (size.flatten(1).sum(1, dtype=torch.float64) + size[0].numel() * total.double())
         if max(size[0].numel(), half_width[0].numel()) > LONGEST_SUM:
             self._lost = torch.full_like(self._lost, torch.inf)
@@ -66,6 +70,7 @@ class SymbolicEnd:
         smaller = copy(self)
         smaller._coefficients = self._coefficients.index_select(3, channels)
         smaller._room, smaller._centre = (size.index_select(1, channels) for size in (self._room, self._centre))
+        smaller._room_and_centre = WindowedLayers([smaller._room, smaller._centre])
         return smaller
 
     @property
@@ -76,9 +81,9 @@ class SymbolicEnd:
     def of_neurons(self, neurons: MapNeurons) -> FlatEnd:
         """The same for some neurons of the feature map, in a list, on the box of one property."""
         places = torch.from_numpy(neurons.places), torch.from_numpy(neurons.channels)
-        known = self._coefficients[0].flatten(0, 1)[places]
+        known = self._coefficients[0].flatten(0, 1)[places].unflatten(1, (*self._patch.size, -1)).movedim(3, 1)
         return FlatEnd(
-            coefficients_of_input(known, self._patch, neurons, tuple(self._half.shape[1:])),
+            coefficients_of_input(known.flatten(1), self._patch, neurons, tuple(self._half.shape[1:])),
             self._half[0].flatten(1).t().reshape(-1, 1),
             self._centre[0].flatten()[neurons.elements, None],
             self._room[0].flatten()[neurons.elements, None],
@@ -89,22 +94,22 @@ class SymbolicEnd:
         """Lower bounds of functions of the value, (n,) in float64, with every rounding counted."""
         if owner is None:
             owner = torch.arange(len(functions), device=self._half.device)
-        room, centre = functions.gather(self._room, owner), functions.gather(self._centre, owner)
+        room, centre = functions.gather_all(self._room_and_centre, owner)
         coefficients = functions.coefficients
-        constant = (coefficients * centre - coefficients.abs() * room).flatten(1).sum(1, dtype=torch.float64)
+        least = torch.addcmul(coefficients * centre, coefficients.abs(), room, value=-1)
+        constant = least.flatten(1).sum(1, dtype=torch.float64)
         constant = constant - self._lost[owner]
+        if functions.patch is not None and functions.cells is not None:
+            places = functions.patch.grid[0] * functions.patch.grid[1]
+            runs = runs_of(owner * places + functions.cells)  # functions that see the same
+            spreads = [
+                self._spread_of_patches(mine, functions.patch, number % places, number // places)
+                for mine, (_, number) in zip(coefficients.split([count for count, _ in runs]), runs, strict=True)
+            ]
+            return constant - torch.cat(spreads)
         for index in owner.unique().tolist():
             rows = (owner == index).nonzero().flatten()
-            if functions.patch is None:
-                constant[rows] -= self._spread_of_whole(coefficients[rows], index)
-                continue
-            assert functions.cells is not None
-            cells, order = functions.cells[rows].sort(stable=True)
-            rows = rows[order]
-            _, counts = cells.unique_consecutive(return_counts=True)
-            for some in rows.split(counts.tolist()):
-                cell = int(functions.cells[some[0]])
-                constant[some] -= self._spread_of_patches(coefficients[some], functions.patch, cell, index)
+            constant[rows] -= self._spread_of_whole(coefficients[rows], index)
         return constant
 
     def _spread_of_whole(self, coefficients: Tensor, index: int) -> Tensor:
@@ -123,13 +128,27 @@ class SymbolicEnd:
 
     def _spread(self, coefficients: Tensor, known: Tensor, corner: tuple[int, int], index: int) -> Tensor:
         """|A·G|·h for a block of the map with this corner: coefficients (n, channels, *block), known (*block, ...)."""
-        height, width = coefficients.shape[2:]
-        by_cell = coefficients.flatten(2).permute(2, 0, 1)  # (cells, n, channels)
-        parts = by_cell @ known.flatten(0, 1)  # (cells, n, window)
-        patch, image = self._patch, self._half.shape[2:]
-        canvas = (height - 1) * patch.stride[0] + patch.size[0], (width - 1) * patch.stride[1] + patch.size[1]
-        folded = F.fold(parts.permute(1, 2, 0), canvas, patch.size, stride=patch.stride)
+        (height, width), patch, image = coefficients.shape[2:], self._patch, self._half.shape[1:]
+        by_cell = coefficients.flatten(2).permute(2, 1, 0).contiguous()  # (cells, channels, n)
+        parts = known.flatten(0, 1).transpose(1, 2) @ by_cell  # (cells, window, n)
+        parts = parts.unflatten(1, (*patch.size, image[0])).unflatten(0, (height, width))
+        # (rows, columns, ...), and then (columns, rows, input channels, n)
+        by_row = added_up(parts.transpose(1, 2), patch.size[0], patch.stride[0])
+        canvas = added_up(by_row.permute(1, 2, 0, 3, 4), patch.size[1], patch.stride[1])
         top, left = (corner[axis] * patch.stride[axis] - patch.offset[axis] for axis in (0, 1))
-        half = self._half[index]
-        half = F.pad(half, (-left, left + canvas[1] - image[1], -top, top + canvas[0] - image[0]))
-        return (folded.abs() * half).flatten(1).sum(1, dtype=torch.float64)
+        across, down = left + canvas.shape[0] - image[2], top + canvas.shape[1] - image[1]
+        half = F.pad(self._half[index], (-left, across, -top, down)).permute(2, 1, 0)
+        return half.flatten().double() @ canvas.abs_().flatten(0, 2).double()
+
+
+def added_up(parts: Tensor, size: int, stride: int) -> Tensor:
+    """Windows that start a stride apart, (places, size, ...), as sums where they overlap, (length, ...).
+
+    What lies between two starts is added at once. The length is a multiple of the stride, with zeros at the end.
+    """
+    overlap, places = -(-size // stride), len(parts)
+    result = parts.new_zeros(places + overlap - 1, stride, *parts.shape[2:])
+    for step in range(overlap):
+        part = parts[:, step * stride : (step + 1) * stride]
+        result[step : step + places, : part.shape[1]] += part
+    return result.flatten(0, 1)
