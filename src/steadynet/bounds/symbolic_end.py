@@ -106,7 +106,7 @@ class SymbolicEnd:
                 self._spread_of_patches(mine, functions.patch, number % places, number // places)
                 for mine, (_, number) in zip(coefficients.split([count for count, _ in runs]), runs, strict=True)
             ]
-            return constant - torch.cat(spreads)
+            return constant - torch.cat([constant[:0], *spreads])
         for index in owner.unique().tolist():
             rows = (owner == index).nonzero().flatten()
             constant[rows] -= self._spread_of_whole(coefficients[rows], index)
