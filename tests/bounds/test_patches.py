@@ -83,6 +83,15 @@ def test_windows_are_cut_once_for_many_functions_and_anew_for_changed_tensors(mo
     assert cuts == [1, 1, 2]
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_windows_that_lie_in_the_padding_are_zero(channels_last) -> None:
+    """A stride as long as the image leaves a single window, all of it in the padding on the left."""
+    patch = Patch((1, 1), (1, 7), (0, 3), (1, 2))
+    cut = patch.cut(torch.ones(2, 3, 1, 4), channels_last)
+    assert cut.shape == (2, 1, 6)
+    assert not bool(cut.any())
+
+
 def test_gradients_go_through_windows() -> None:
     layer = torch.randn(1, 1, 5, 4, requires_grad=True)
     layers, cells = WindowedLayers([layer]), torch.tensor([5])

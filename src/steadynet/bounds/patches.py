@@ -65,13 +65,14 @@ class Patch:
         Returns:
             (batch, positions, channels · size), or (batch, positions, size · channels).
         """
+        ends = [(self.grid[axis] - 1) * self.stride[axis] + self.size[axis] for axis in (0, 1)]
         padding: list[int] = []
         for axis in (1, 0):
-            end = (self.grid[axis] - 1) * self.stride[axis] + self.size[axis] - self.offset[axis]
-            padding += [self.offset[axis], end - layer.shape[2 + axis]]
+            padding += [self.offset[axis], max(0, ends[axis] - self.offset[axis] - layer.shape[2 + axis])]
         if channels_last:
             layer = layer.contiguous(memory_format=torch.channels_last)
-        windows = F.pad(layer, padding).unfold(2, self.size[0], self.stride[0]).unfold(3, self.size[1], self.stride[1])
+        layer = F.pad(layer, padding)[:, :, : ends[0], : ends[1]]
+        windows = layer.unfold(2, self.size[0], self.stride[0]).unfold(3, self.size[1], self.stride[1])
         windows = windows.permute((0, 2, 3, 4, 5, 1) if channels_last else (0, 2, 3, 1, 4, 5))
         return windows.flatten(3).flatten(1, 2).contiguous()
 
