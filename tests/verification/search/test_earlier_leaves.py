@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from steadynet.bounds import whole_pass
+from steadynet.bounds.backward import BoundQuery
 from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.crown import propagate
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.thinning import thinned_with_places
 from steadynet.bounds.whole_pass import WholePass
@@ -121,6 +123,18 @@ def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(who
             assert not inside.any() or found[leaf] <= margins[inside, leaves.margin[leaf]].min()
             tight += bool(inside.any())
     assert tight > 100
+
+
+@pytest.mark.parametrize("way", [on_condensed, together])
+def test_a_proof_that_names_no_neurons_is_a_pass_with_the_slopes_of_crown(whole, way):
+    _, bounded = whole
+    none = torch.zeros(0, dtype=torch.long)
+    layers = tuple(NumberedNeurons(one.position, one.shape, none, slice(0, 0)) for one in numbered(bounded))
+    splits = SplitColumns(none, none, torch.zeros(0), torch.zeros(0))
+    row = torch.zeros(2, dtype=torch.long)
+    leaves = EarlierLeaves(layers, torch.arange(2), splits, row, np.zeros((0, 0), np.uint16))
+    query = BoundQuery(bounded.output, LinearFunctions(MARGINS), torch.zeros(2, dtype=torch.long))
+    torch.testing.assert_close(way(bounded, leaves), bounded.relaxed().lower(query).proved, rtol=1e-4, atol=1e-4)
 
 
 def test_leaves_of_several_properties_have_the_bounds_that_they_have_by_themselves(whole):

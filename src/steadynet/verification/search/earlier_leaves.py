@@ -73,8 +73,10 @@ class EarlierLeaves:
         number[place[known]] = known
         # a ReLU whose sign is known has one slope, whatever the leaf says
         named = (number >= 0) & (network.lines.upper_shift[:, 0] > 0)
-        own = self.slopes().t().contiguous().to(default).index_select(0, number.clamp_min(0))
-        slopes = torch.where(named[:, None] & (self.row > 0), own, default)
+        slopes = default.repeat(1, len(self))
+        if len(place):  # a proof by the slopes of CROWN alone names no neurons
+            own = self.slopes().t().contiguous().to(default).index_select(0, number.clamp_min(0))
+            slopes = torch.where(named[:, None] & (self.row > 0), own, default)
         splits, number = self.splits, place[self.splits.neuron]
         kept = number >= 0
         held = SplitColumns(number[kept], splits.column[kept], splits.sign[kept], splits.beta[kept])
