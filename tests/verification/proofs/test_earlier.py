@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,10 +135,14 @@ def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequ
     return other
 
 
-@pytest.mark.parametrize("most_leaves", [-1, 48])  # each property by itself, and several together
-def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves):
-    """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten."""
+@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 0.0), (48, 0.0), (48, 100.0)])
+def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves, nearly):
+    """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten.
+
+    Each property is tried by itself, or several together, or those leaves are split, too.
+    """
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
+    monkeypatch.setattr(earlier_together, "NEARLY", nearly)
     monkeypatch.setattr(earlier_proofs, "MANY", 2)
     monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     for passes in (WholePass, CondensedProof):
@@ -152,6 +157,41 @@ def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most
                 assert again[0].verdict is Verdict.SAT
                 falsified += 1
     assert falsified > 0
+
+
+@pytest.mark.parametrize("nearly", [0.0, 100.0])
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_forged_hints_change_no_verdict(proved, monkeypatch, share, nearly):
+    """Whatever slopes, multipliers and refinements a file has, they are of another image, or random."""
+    monkeypatch.setattr(earlier_together, "NEARLY", nearly)
+    genuine, forged = EarlierProofs._converted, []
+
+    def forge(self, proof, *of):
+        found = genuine(self, proof, *of)
+        if found is None:
+            return None
+        torch.manual_seed(len(forged))
+        width = sum(len(layer.elements) for layer in found.layers)
+        refined = {
+            layer.position: 3 * torch.randn(2, len(layer.elements), layer.rows.start) for layer in found.layers[1:]
+        }
+        row = torch.randint(3, found.leaves.row.shape)
+        table = np.random.default_rng(len(forged)).integers(65536, size=(2, width)).astype(np.uint16)
+        splits = replace(found.leaves.splits, beta=5 * torch.rand_like(found.leaves.splits.beta))
+        forged.append(
+            replace(found, leaves=replace(found.leaves, row=row, table=table, splits=splits), refined=refined)
+        )
+        return forged[-1]
+
+    monkeypatch.setattr(EarlierProofs, "_converted", forge)
+    for model, images, labels, folder in proved:
+        other = changed(model, share)
+        properties = Properties.around(other, images, labels, RADII[0])
+        ours = decide(other, images, labels, RADII[0], EarlierProofs(folder))
+        for index, (one, fresh) in enumerate(zip(ours, verify(other, images, labels, RADII[0]), strict=True)):
+            assert one.verdict is fresh.verdict
+            assert one.verdict is not Verdict.SAT or is_counterexample(properties, index, one.counterexample)
+    assert forged
 
 
 def test_what_is_read_is_what_the_checker_reads(proved):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from steadynet.bounds import whole_pass
-from steadynet.bounds.backward import BoundQuery
+from steadynet.bounds.backward import BoundQuery, Trail
 from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.condensed_proof import CondensedProof
@@ -22,8 +22,8 @@ from steadynet.bounds.whole_pass import WholePass
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
-from steadynet.verification.search.earlier_leaves import EarlierLeaves
-from steadynet.verification.search.earlier_together import HeldLines
+from steadynet.verification.search.earlier_leaves import EarlierLeaves, held_of
+from steadynet.verification.search.held_lines import HeldLines
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 
 MARGINS = torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
@@ -123,6 +123,43 @@ def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(who
             assert not inside.any() or found[leaf] <= margins[inside, leaves.margin[leaf]].min()
             tight += bool(inside.any())
     assert tight > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_sides_of_a_split_are_the_whole_leaf(whole, seed):
+    network, bounded = whole
+    paths, leaves = leaves_of_tree(bounded, seed)
+    torch.manual_seed(seed)
+    points = torch.rand(20000, 5) * 1.2 - 0.6
+    first = network[0](points)
+    inputs = torch.cat([first, network[2](first.relu())], 1)
+    margins, neuron = network(points) @ MARGINS.t(), torch.randint(22, (len(paths),))
+    parts = leaves.split(neuron)
+    found, sides = together(bounded, parts).view(2, -1), [1, -1]
+    assert parts.margin.view(2, -1).eq(leaves.margin).all()
+    for leaf, path in enumerate(paths):
+        within = [held[:2] for held in held_of(parts)[leaf]], [held[:2] for held in held_of(parts)[leaf + len(paths)]]
+        for number, side in enumerate(sides):
+            assert sorted(within[number]) == sorted([*path, (int(neuron[leaf]), side)])
+            inside = torch.stack([inputs[:, one] * sign >= 0 for one, sign in within[number]]).all(0)
+            assert not inside.any() or found[number, leaf] <= margins[inside, leaves.margin[leaf]].min()
+
+
+def test_the_relu_to_split_has_the_upper_line_that_costs_most(whole):
+    _, bounded = whole
+    torch.manual_seed(0)
+    gains = []
+    for seed in range(20):
+        _, leaves = leaves_of_tree(bounded, seed)
+        held, trail = HeldLines(state_of(bounded), {0: leaves}), Trail()
+        before = held.bounds(trail)
+        neuron, cost = held.best_split(trail, torch.arange(len(leaves)), leaves)
+        unstable = torch.cat([bounded.bounds[layer.position].unstable()[0] for layer in leaves.layers])
+        assert unstable[neuron[cost > 0]].all()
+        for leaf, splits in enumerate(held_of(leaves)):
+            assert not cost[leaf] > 0 or int(neuron[leaf]) not in [one[0] for one in splits]
+        gains.append((together(bounded, leaves.split(neuron)).view(2, -1).amin(0) - before)[cost > 0])
+    assert torch.cat(gains).median() > 0.01
 
 
 @pytest.mark.parametrize("way", [on_condensed, together])

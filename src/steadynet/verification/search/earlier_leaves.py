@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -46,6 +46,20 @@ class EarlierLeaves:
     def of_margins(self, chosen: Tensor) -> EarlierLeaves:
         """The leaves of some margins; (margins,) is a mask."""
         return self.of(chosen[self.margin].nonzero().flatten())
+
+    def split(self, neuron: Tensor) -> EarlierLeaves:
+        """Both sides of a ReLU of each leaf: all leaves with (n,) these at zero or above, then all with them below."""
+        count, splits = len(self), self.splits
+        every = torch.arange(2 * count, device=neuron.device)
+        sign = torch.ones(2 * count, dtype=splits.sign.dtype, device=neuron.device)
+        sign[count:] = -1.0
+        both = SplitColumns(
+            torch.cat([splits.neuron, splits.neuron, neuron, neuron]),
+            torch.cat([splits.column, splits.column + count, every]),
+            torch.cat([splits.sign, splits.sign, sign]),
+            torch.cat([splits.beta, splits.beta, torch.zeros_like(sign)]),
+        )
+        return replace(self, margin=self.margin.repeat(2), splits=both, row=self.row.repeat(2))
 
     def not_empty(self, network: BoundedNetwork) -> EarlierLeaves:
         """Without the leaves that hold a ReLU on the side where it never is in the box of a network.
@@ -91,11 +105,15 @@ class EarlierProof:
         layers: the neurons that it speaks of.
         leaves: its leaves.
         refined: per position of a layer, the slopes behind its refined bounds (:mod:`refinement_by_slopes`).
+        least: per margin, the least bound of the leaves that are proved already, and not among ``leaves`` any more.
+        is_tried: whether its leaves are what is left of a try on the whole network, where bounds are refined since.
     """
 
     layers: tuple[NumberedNeurons, ...]
     leaves: EarlierLeaves
     refined: Mapping[int, Tensor]
+    least: Mapping[int, float] = field(default_factory=dict)
+    is_tried: bool = False
 
 
 def held_of(batch: Columns | EarlierLeaves) -> list[list[tuple[int, int, float]]]:

@@ -68,7 +68,7 @@ def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> Searc
         if earlier is not None:
             proofs[index] = earlier
         decisions.charge([index])
-    proofs = prove_together(state, decisions, proofs)
+    state, proofs = prove_together(state, decisions, proofs)
     for group in _groups(state, proofs):
         condensed = _condensed(state, decisions, group)
         for index in group:
@@ -120,7 +120,7 @@ class _Attempt:
         self.carried: CarryOver = state.batch.carried[index]
         self.out_of_time = decisions.out_of_time([index])
         self._passes: WholePass | None = None
-        self.least: dict[int, float] = {}  # per margin, the least bound of its leaves that are proved
+        self.least = dict(earlier.least)  # per margin, the least bound of its leaves that are proved
         self.is_refined = bool(earlier.refined)
 
     def run(self) -> None:
@@ -129,7 +129,7 @@ class _Attempt:
         if self.decisions.hints:
             for margin in open_margins.nonzero().flatten().tolist():
                 self.decisions.hints[self.index].begin(self.state.batch.graph, margin)
-        if self.is_refined:
+        if self.is_refined and not self.earlier.is_tried:
             self._refine_by_slopes()
         left, failed = self._tried(self.earlier.leaves.of_margins(open_margins).not_empty(self.whole))
         if not self._concluded(left.margin):
