@@ -27,7 +27,7 @@ from steadynet.graph.translate import graph_of
 from steadynet.verification.proofs.earlier import EarlierProofs, _leaves_of, beginning_with
 from steadynet.verification.proofs.reading import StoredRegion, _slopes, read_proof, sizes_of
 from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
-from steadynet.verification.search import earlier_proofs, earlier_together
+from steadynet.verification.search import earlier_proofs, earlier_together, earlier_trial
 from steadynet.verification.verifiers import make_verifier
 
 INPUTS, RADII = 144, (0.04, 0.06)  # more inputs than are halved; radii at which ReLUs are split
@@ -105,9 +105,11 @@ def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatch, share, most_failing):
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", -1)
-    monkeypatch.setattr(earlier_proofs, "SAMPLE", 1)
+    monkeypatch.setattr(earlier_trial, "SAMPLE", 1)
     monkeypatch.setattr(earlier_proofs, "MANY", 0)
-    monkeypatch.setattr(earlier_proofs, "MOST_FAILING", most_failing)
+    monkeypatch.setattr(earlier_trial, "MOST_FAILING", most_failing)
+    monkeypatch.setattr(earlier_trial, "NEARLY", 100.0 * share)
+    monkeypatch.setattr(earlier_trial, "BATCH", 3)
     monkeypatch.setattr(earlier_proofs, "BATCH", 3)
     monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     tried = 0
@@ -135,7 +137,7 @@ def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequ
     return other
 
 
-@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 0.0), (48, 0.0), (48, 100.0)])
+@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 0.0), (-1, 100.0), (48, 0.0), (48, 100.0)])
 def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves, nearly):
     """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten.
 
@@ -143,6 +145,7 @@ def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most
     """
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
     monkeypatch.setattr(earlier_together, "NEARLY", nearly)
+    monkeypatch.setattr(earlier_trial, "NEARLY", nearly)
     monkeypatch.setattr(earlier_proofs, "MANY", 2)
     monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     for passes in (WholePass, CondensedProof):
@@ -159,11 +162,13 @@ def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most
     assert falsified > 0
 
 
-@pytest.mark.parametrize("nearly", [0.0, 100.0])
+@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 100.0), (48, 0.0), (48, 100.0)])
 @pytest.mark.parametrize("share", [0.02, 0.5])
-def test_forged_hints_change_no_verdict(proved, monkeypatch, share, nearly):
-    """Whatever slopes, multipliers and refinements a file has, they are of another image, or random."""
+def test_forged_hints_change_no_verdict(proved, monkeypatch, share, most_leaves, nearly):
+    """Whatever slopes, multipliers and refinements a file has: here they are random."""
+    monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
     monkeypatch.setattr(earlier_together, "NEARLY", nearly)
+    monkeypatch.setattr(earlier_trial, "NEARLY", nearly)
     genuine, forged = EarlierProofs._converted, []
 
     def forge(self, proof, *of):

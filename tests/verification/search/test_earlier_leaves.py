@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.crown import propagate
+from steadynet.bounds.extraction import RowErrors
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.thinning import thinned_with_places
@@ -23,6 +24,7 @@ from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
 from steadynet.verification.search.earlier_leaves import EarlierLeaves, held_of
+from steadynet.verification.search.earlier_trial import LeafTrial
 from steadynet.verification.search.held_lines import HeldLines
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 
@@ -98,6 +100,11 @@ def state_of(bounded) -> SearchState:
     return SearchState(batch, bounded, torch.full((count, 2), -torch.inf, dtype=torch.float64))
 
 
+def moved(rows: RowErrors, by: float) -> RowErrors:
+    """Rows with another constant."""
+    return RowErrors(rows.constants + by, rows.errors, rows.sizes)
+
+
 def on_condensed(bounded, leaves: EarlierLeaves) -> torch.Tensor:
     condensed = condense_each([bounded], bounded, MARGINS[None], 1 << 28, proofs=True)[0]
     return CondensedProof(condensed).bounds(leaves.on_condensed(condensed))[0]
@@ -160,6 +167,42 @@ def test_the_relu_to_split_has_the_upper_line_that_costs_most(whole):
             assert not cost[leaf] > 0 or int(neuron[leaf]) not in [one[0] for one in splits]
         gains.append((together(bounded, leaves.split(neuron)).view(2, -1).amin(0) - before)[cost > 0])
     assert torch.cat(gains).median() > 0.01
+
+
+def test_a_trial_on_the_condensed_network_leaves_what_it_does_not_prove(whole):
+    """Every point of the box lies in a leaf that is proved, or in a part that is left."""
+    network, bounded = whole
+    condensed = condense_each([bounded], bounded, MARGINS[None], 1 << 28, proofs=True)[0]
+    points, split = torch.rand(2000, 5) * 1.2 - 0.6, 0
+    first = network[0](points)
+    inputs, margins = torch.cat([first, network[2](first.relu())], 1), network(points) @ MARGINS.t()
+    for seed in range(10):
+        torch.manual_seed(seed)
+        _, leaves = leaves_of_tree(bounded, seed)
+        leaves = replace(leaves, margin=torch.zeros_like(leaves.margin)).not_empty(bounded)
+        least, middle = on_condensed(bounded, leaves).quantile(torch.tensor([0.15, 0.3]).double()).tolist()
+        by = -middle  # so that most of the leaves hold, and some are far from it
+        shifted = replace(condensed, errors=(condensed.errors[0], moved(condensed.errors[1], by)))
+        proved = []
+
+        def note(batch, bounds, proved=proved):
+            proved += [held for held, bound in zip(held_of(batch), bounds.tolist(), strict=True) if bound > 0]
+            return bounds > 0
+
+        trial = LeafTrial(CondensedProof(shifted), torch.full((2,), (least - middle) / 0.3), note, lambda: False)
+        parts, _ = trial.run(leaves, 2)
+        split += len(parts) + len(proved) > len(leaves)
+        numbers = leaves.numbers_in(shifted)[1].tolist()
+        named = [[(numbers[neuron], sign, beta) for neuron, sign, beta in held] for held in proved]
+        covered = torch.zeros(len(points), dtype=torch.bool)
+        for number, held in enumerate([*named, *held_of(parts)]):
+            inside = torch.ones_like(covered)
+            for neuron, sign, _ in held:
+                inside &= inputs[:, neuron] * sign >= 0
+            covered |= inside
+            assert number >= len(named) or (margins[inside, 0] + by > 0).all()
+        assert covered.all()
+    assert split > 2
 
 
 @pytest.mark.parametrize("way", [on_condensed, together])

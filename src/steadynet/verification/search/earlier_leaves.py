@@ -38,6 +38,18 @@ class EarlierLeaves:
     def __len__(self) -> int:
         return len(self.margin)
 
+    @classmethod
+    def joined(cls, one: EarlierLeaves, other: EarlierLeaves) -> EarlierLeaves:
+        """Leaves of the same proof."""
+        splits = SplitColumns(
+            torch.cat([one.splits.neuron, other.splits.neuron]),
+            torch.cat([one.splits.column, other.splits.column + len(one)]),
+            torch.cat([one.splits.sign, other.splits.sign]),
+            torch.cat([one.splits.beta, other.splits.beta]),
+        )
+        margin, row = torch.cat([one.margin, other.margin]), torch.cat([one.row, other.row])
+        return replace(one, margin=margin, splits=splits, row=row)
+
     def of(self, chosen: Tensor) -> EarlierLeaves:
         """Some of the leaves, by their numbers."""
         splits = self.splits.restricted(chosen, len(self))
@@ -79,12 +91,17 @@ class EarlierLeaves:
         stored[named] = self.table[self.row.cpu().numpy()[named] - 1]
         return torch.from_numpy(stored).to(self.row.device).div_(65535)
 
+    def numbers_in(self, network: CondensedNetwork) -> tuple[Tensor, Tensor]:
+        """The number of each neuron in a condensed network, and that of its neurons here; −1 where there is none."""
+        place = torch.cat([_places(network, layer) for layer in self.layers])
+        known = (place >= 0).nonzero().flatten()
+        number = torch.full((network.neurons,), -1, device=place.device)
+        number[place[known]] = known
+        return place, number
+
     def on_condensed(self, network: CondensedNetwork) -> Columns:
         """The leaves for bounds on a condensed network. A split of a ReLU that is not there is left out."""
-        place = torch.cat([_places(network, layer) for layer in self.layers])
-        known, default = (place >= 0).nonzero().flatten(), network.lines.lower_slope
-        number = torch.full((len(default),), -1, device=place.device)  # of each neuron among those of the leaves
-        number[place[known]] = known
+        (place, number), default = self.numbers_in(network), network.lines.lower_slope
         # a ReLU whose sign is known has one slope, whatever the leaf says
         named = (number >= 0) & (network.lines.upper_shift[:, 0] > 0)
         slopes = default.repeat(1, len(self))
