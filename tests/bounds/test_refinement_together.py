@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from steadynet.bounds import refinement_together
+from steadynet.bounds import refinement_together, thinning
 from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
@@ -21,7 +21,7 @@ from steadynet.graph.translate import graph_of
 MEMORY = 2**28
 
 
-def bounded_network(kind: str) -> BoundedNetwork:
+def bounded_network(kind: str, never_active: int = 0) -> BoundedNetwork:
     """A random network over three boxes; convolutions see parts of the layer before."""
     torch.manual_seed(4)
     if kind == "dense":
@@ -36,6 +36,8 @@ def bounded_network(kind: str) -> BoundedNetwork:
             nn.Linear(36, 14),
         ]
     network = nn.Sequential(*layers, nn.ReLU(), nn.Linear(14, 3)).requires_grad_(False)
+    first = next(layer for layer in layers if isinstance(layer, (nn.Conv2d, nn.Linear)))
+    first.bias.requires_grad_(False)[:never_active] -= 50.0
     image, execution = torch.rand(3, 1, 12, 12), Execution(Arithmetic.FLOAT32, torch.float32)
     box = Interval(image - 0.1, image + 0.1)
     graph = graph_of(network, (1, 12, 12))
@@ -106,6 +108,19 @@ def test_a_property_has_the_bounds_that_it_has_by_itself(kind: str) -> None:
         layer = known[owner].layers[number]
         given = known[owner].slopes[layer.position].flatten(0, 1)[columns].t()
         assert torch.equal(slopes, given)
+
+
+@pytest.mark.parametrize("kind", ["dense", "convolutional"])
+def test_relus_that_are_never_active_are_left_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = loosened(bounded_network(kind, never_active=2))
+    known, found = {owner: known_slopes(bounded, owner) for owner in (2, 0)}, []
+    for least in (True, False):
+        monkeypatch.setattr(thinning, "MOST_KEPT", 1.0 if least else 0.0)
+        found.append(refined_together(bounded, known, MEMORY))
+    assert (bounded.bounds[bounded.graph.relus[0]].upper[:, :2] < 0).all()
+    for position in bounded.graph.relus:
+        for side, expected in zip(*(one.bounds[position] for one in found), strict=True):
+            torch.testing.assert_close(side, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["dense", "convolutional"])

@@ -17,6 +17,7 @@ from steadynet.bounds.crown import functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.relaxation import Relaxation, Slopes
+from steadynet.bounds.thinning import thinned_with_places
 from steadynet.graph.operations import Interval
 
 AT_ONCE = 1024  # bounds: each has slopes of its own
@@ -106,9 +107,11 @@ def _refine(network: BoundedNetwork, position: int, pieces: Sequence[_Piece], lo
     axes = torch.ones(shape, dtype=torch.bool, device=neuron.device).nonzero()[neuron]
     chosen = torch.cat([owners[:, None], axes], 1)
     functions, owner = single_neurons(chosen, shape, dtype, sign)
+    before = {place: known for place, known in network.bounds.items() if place < position}
     with torch.no_grad():
-        query = BoundQuery(source, functions, owner, GivenSlopes.of(network, pieces))
-        found = network.relaxed(source).lower(query).bound(dtype)
+        smaller, places = thinned_with_places(replace(network, bounds=before))
+        slopes = GivenSlopes.of(network, pieces).thinned(smaller, places)
+        found = smaller.relaxed(source).lower(BoundQuery(source, functions, owner, slopes)).bound(dtype)
     for side, wanted in ((lower, sign > 0), (upper, sign < 0)):
         index = tuple(chosen[wanted].t())
         if side is lower:
@@ -147,6 +150,14 @@ class GivenSlopes(Slopes):
                 parts.append(torch.nn.functional.pad(piece.slopes[:, layer.rows], (1, most - count)))
             rows[position] = torch.cat(parts)
         return cls(numbers, rows)
+
+    def thinned(self, smaller: BoundedNetwork, places: Mapping[int, Tensor]) -> GivenSlopes:
+        """The same for a network without the ReLUs that are never active (:func:`thinned_with_places`)."""
+        numbers = dict(self.numbers)
+        for position in numbers.keys() & places.keys():
+            kept = numbers[position].flatten(1)[:, places[position] >= 0]
+            numbers[position] = kept.view(len(kept), *smaller.shapes[position])
+        return GivenSlopes(numbers, self.rows)
 
     def at(self, position: int, functions: LinearFunctions, owner: Tensor | None, relaxation: Relaxation) -> Tensor:
         """The slopes of one ReLU layer, as the functions see it."""
