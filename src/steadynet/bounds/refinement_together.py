@@ -67,25 +67,31 @@ def refined_together(
         note: is told the slopes that were used: the property, the layer's number, which bounds they are (first the
             lower bounds of all its neurons, then the upper ones), and the slopes (neurons before, n).
     """
+    owners = torch.tensor(list(known), dtype=torch.long, device=network.box.lower.device)
+    part, each = network.of_properties(owners), list(known.values())
+    bounds = dict(network.bounds)
     for number, position in enumerate(network.graph.relus):
         at_once = min(AT_ONCE, functions_at_once(network, network.graph.source(position), memory))
         batches, room = [list[_Piece]()], at_once
-        for owner, each in known.items():
-            for piece in _pieces(network, owner, each, number, at_once) if position in each.slopes else ():
+        for row, slopes in enumerate(each):
+            for piece in _pieces(part, row, slopes, number, at_once) if position in slopes.slopes else ():
                 if len(piece.columns) > room:
                     batches, room = [*batches, []], at_once
                 batches[-1].append(piece)
                 room -= len(piece.columns)
         if not batches[0]:
             continue
-        sides = tuple(side.clone() for side in network.bounds[position])
+        sides = tuple(side.clone() for side in part.bounds[position])
         for pieces in batches:
             for piece in pieces:
-                note(piece.owner, number, piece.columns, piece.slopes.t())
-            _refine(network, position, pieces, *sides)
+                note(int(owners[piece.owner]), number, piece.columns, piece.slopes.t())
+            _refine(part, position, pieces, *sides)
         better = Interval(sides[0], torch.maximum(*sides))
-        network = replace(network, bounds={**network.bounds, position: better})
-    return network
+        part = replace(part, bounds={**part.bounds, position: better})
+        bounds[position] = Interval(
+            *(side.index_copy(0, owners, new) for side, new in zip(bounds[position], better, strict=True))
+        )
+    return replace(network, bounds=bounds)
 
 
 def _pieces(network: BoundedNetwork, owner: int, known: KnownSlopes, number: int, at_once: int) -> Iterator[_Piece]:
