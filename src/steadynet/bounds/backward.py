@@ -24,7 +24,6 @@ from steadynet.bounds.substitution import (
     lost_by_cancelling,
     through_convolution_on_patches,
     through_few_unstable,
-    through_few_unstable_on_patches,
     through_maximum,
     through_scale_on_patches,
 )
@@ -328,11 +327,6 @@ def _through_relu(
         few = lines.unstable_columns(query.owner)
         if few is not None:
             return through_few_unstable(functions, query.owner, lines, few, proof)
-    if query.slopes is None and query.multipliers is None and functions.patch is not None and proof:
-        assert functions.cells is not None
-        few_seen = lines.unstable_windows.seen(functions.patch, functions.cells, query.owner)
-        if few_seen is not None:
-            return through_few_unstable_on_patches(functions, few_seen)
     owner, negative = query.owner, functions.coefficients.clamp_max(0)
     if query.slopes is None:
         lower_slope, difference, shift = functions.gather_all(lines.drawn, owner)

@@ -105,7 +105,7 @@ class SingleNeurons(LinearFunctions):
         """The rows (n, \\*rest) of a weight (neurons or channels, \\*rest) that the functions pick, with signs."""
         assert self.neuron is not None
         assert self.sign is not None
-        return torch.cat([weight, -weight]).index_select(0, self.neuron + len(weight) * (self.sign < 0))
+        return weight.index_select(0, self.neuron) * self.sign.view(-1, *[1] * (weight.dim() - 1))
 
 
 def single_neurons(

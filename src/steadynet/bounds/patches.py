@@ -96,14 +96,6 @@ class WindowedLayers:
             cells: (n,), the cell of the patch grid that each function belongs to.
             owner: (n,), the property of each function; None if function i belongs to property i.
         """
-        cut, rows = self.windows(patch, cells, owner)
-        return cut.index_select(0, rows).view(len(cells), len(self.layers), self.layers[0].shape[1], *patch.size)
-
-    def windows(self, patch: Patch, cells: Tensor, owner: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The windows of some properties, (windows, tensors · channels · size), and the one of each function, (n,).
-
-        The windows are the same tensor as before where they are kept.
-        """
         properties = len(self.layers[0])
         if owner is None:
             first, last, rows = 0, properties - 1, torch.arange(properties, device=cells.device)
@@ -112,15 +104,16 @@ class WindowedLayers:
         else:
             first, last = int(owner.min()), int(owner.max())
             rows = owner - first
-        cut = self._cut(patch, first, last)
-        return cut, cells if rows is None else rows * (patch.grid[0] * patch.grid[1]) + cells
+        cut = self._cut(patch, first, last)  # (properties, cells, tensors · channels · size)
+        seen = cut.flatten(0, 1).index_select(0, cells if rows is None else rows * cut.shape[1] + cells)
+        return seen.view(len(cells), len(self.layers), self.layers[0].shape[1], *patch.size)
 
     def _cut(self, patch: Patch, first: int, last: int) -> Tensor:
         may_keep = not any(layer.requires_grad or layer.is_inference() for layer in self.layers)
         key = patch, first, last, [layer._version for layer in self.layers] if may_keep else []
         if self._kept is not None and self._kept[0] == key:
             return self._kept[1]
-        cut = patch.cut(torch.cat([layer[first : last + 1] for layer in self.layers], 1)).flatten(0, 1)
+        cut = patch.cut(torch.cat([layer[first : last + 1] for layer in self.layers], 1))
         if may_keep and cut.numel() <= _MOST_WINDOWS:
             self._kept = key, cut
         return cut

@@ -12,7 +12,6 @@ from torch import Tensor
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import WindowedLayers
 from steadynet.bounds.s_shaped_lines import MovableLines
-from steadynet.bounds.unstable_windows import UnstableWindows
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import LONG_SUM, underflow_unit, unit_roundoff
 
@@ -68,11 +67,6 @@ class Relaxation:
     def drawn(self) -> WindowedLayers:
         """What a pass with these lines needs: lower slopes, differences of slopes, upper shifts."""
         return WindowedLayers([self.lower_slope, self.difference, self.upper_shift])
-
-    @cached_property
-    def unstable_windows(self) -> UnstableWindows:
-        """Which ReLUs are unstable in the windows that functions see."""
-        return UnstableWindows(self.drawn)
 
     @cached_property
     def lower_lines(self) -> WindowedLayers:

@@ -8,7 +8,6 @@ from torch import Tensor
 from steadynet.bounds.linear_functions import LinearFunctions, SingleNeurons
 from steadynet.bounds.patches import Matrices, transposed_on_patches
 from steadynet.bounds.relaxation import Relaxation
-from steadynet.bounds.unstable_windows import FewUnstable
 from steadynet.graph.operations import Convolution, Interval, Scale, Shape
 from steadynet.graph.pooling import MaxPool
 from steadynet.graph.rounding import LONG_SUM, unit_roundoff
@@ -98,17 +97,6 @@ def through_few_unstable(
     added = (negative * shift).sum(1, dtype=torch.float64 if proof else None)
     coefficients.index_add_(1, columns, negative * difference)
     return [functions.with_coefficients(coefficients.view(shape))], added
-
-
-def through_few_unstable_on_patches(
-    functions: LinearFunctions, lines: FewUnstable
-) -> tuple[list[LinearFunctions], Tensor]:
-    """The same for functions that see patches with few unstable ReLUs, which need not be those of other patches."""
-    before = functions.coefficients.flatten(1)
-    negative = before.gather(1, lines.place).clamp_max(0)
-    added = (negative * lines.shift).sum(1, dtype=torch.float64)
-    coefficients = (before * lines.lower_slope).scatter_add_(1, lines.place, negative * lines.difference)
-    return [functions.with_coefficients(coefficients.view(functions.coefficients.shape))], added
 
 
 def _through_few_unstable_in_columns(
