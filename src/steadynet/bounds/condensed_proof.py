@@ -82,11 +82,13 @@ class CondensedProof:
         """
         return bounds > PROMISING * self.rounding
 
-    def bounds(self, batch: Choices) -> tuple[Tensor, Tensor]:
+    def bounds(self, batch: Choices, costs: dict[int, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """Lower bounds of the margins of a batch, (n,) in float64: a positive one is a proof.
 
         Args:
             batch: the subproblems, with slopes and splits of the neurons of the network.
+            costs: if given, receives by how much the upper line of each ReLU lowers the bounds: (neurons of a layer, n)
+                per layer, by its first neuron.
 
         Returns:
             The bounds, and where a pass over the whole network may prove what these do not; a mask.
@@ -95,7 +97,7 @@ class CondensedProof:
         assert network.errors is not None
         pending = network.margins.index_select(1, batch.margin)
         constant = network.errors[1].constants[batch.margin]
-        value, lost = self._lower(pending, constant, batch.slopes, batch.splits, network.layers)
+        value, lost = self._lower(pending, constant, batch.slopes, batch.splits, network.layers, costs)
         lost = (lost + self._lost_on_margins[batch.margin]) * OWN_ROUNDING
         self.rounding = float(lost.median().nan_to_num(0.0, 0.0)) if len(lost) else 0.0
         found = _proved(value, lost)
@@ -127,6 +129,7 @@ class CondensedProof:
         slopes: Tensor,
         splits: SplitColumns,
         layers: Sequence[CondensedLayer],
+        costs: dict[int, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Bounds of functions (inputs + neurons, n) plus constants (n,), and what rounding may have added to them.
 
@@ -144,6 +147,8 @@ class CondensedProof:
                 lost += 2 * (own @ behind.double().abs())
             constant = constant + self._constants[rows] @ through.double()
             shifted += network.lines.upper_shift[rows, 0].double() @ negative.double()
+            if costs is not None:
+                costs[rows.start] = network.lines.upper_shift[rows] * -negative
             pending[: inputs + rows.start].addmm_(layer.matrix.transposed, through)
         on_input = pending[:inputs].double()
         constant = constant + shifted + self._centre @ on_input

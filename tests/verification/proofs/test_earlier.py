@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from steadynet.graph.translate import graph_of
 from steadynet.verification.proofs.earlier import EarlierProofs, _leaves_of, beginning_with
 from steadynet.verification.proofs.reading import StoredRegion, _slopes, read_proof, sizes_of
 from steadynet.verification.properties import DecidedBy, Properties, Verdict, is_counterexample
-from steadynet.verification.search import earlier_proofs, earlier_together
+from steadynet.verification.search import earlier_proofs, earlier_together, earlier_trial
 from steadynet.verification.verifiers import make_verifier
 
 INPUTS, RADII = 144, (0.04, 0.06)  # more inputs than are halved; radii at which ReLUs are split
@@ -104,9 +105,11 @@ def test_a_changed_network_gets_the_verdicts_of_an_ordinary_search(proved, share
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_proofs_with_many_leaves_are_tried_in_several_batches(proved, monkeypatch, share, most_failing):
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", -1)
-    monkeypatch.setattr(earlier_proofs, "SAMPLE", 1)
+    monkeypatch.setattr(earlier_trial, "SAMPLE", 1)
     monkeypatch.setattr(earlier_proofs, "MANY", 0)
-    monkeypatch.setattr(earlier_proofs, "MOST_FAILING", most_failing)
+    monkeypatch.setattr(earlier_trial, "MOST_FAILING", most_failing)
+    monkeypatch.setattr(earlier_trial, "NEARLY", 100.0 * share)
+    monkeypatch.setattr(earlier_trial, "BATCH", 3)
     monkeypatch.setattr(earlier_proofs, "BATCH", 3)
     monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     tried = 0
@@ -134,10 +137,15 @@ def barely_false(model: nn.Sequential, image, label: int, eps: float) -> nn.Sequ
     return other
 
 
-@pytest.mark.parametrize("most_leaves", [-1, 48])  # each property by itself, and several together
-def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves):
-    """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten."""
+@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 0.0), (-1, 100.0), (48, 0.0), (48, 100.0)])
+def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most_leaves, nearly):
+    """Of a property that is barely false, most leaves of the old proof hold; those that fail are not forgotten.
+
+    Each property is tried by itself, or several together, or those leaves are split, too.
+    """
     monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
+    monkeypatch.setattr(earlier_together, "NEARLY", nearly)
+    monkeypatch.setattr(earlier_trial, "NEARLY", nearly)
     monkeypatch.setattr(earlier_proofs, "MANY", 2)
     monkeypatch.setattr(earlier_proofs, "TEACHERS", 2)
     for passes in (WholePass, CondensedProof):
@@ -152,6 +160,43 @@ def test_leaves_that_fail_in_float64_as_well_stay_open(proved, monkeypatch, most
                 assert again[0].verdict is Verdict.SAT
                 falsified += 1
     assert falsified > 0
+
+
+@pytest.mark.parametrize(("most_leaves", "nearly"), [(-1, 100.0), (48, 0.0), (48, 100.0)])
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_forged_hints_change_no_verdict(proved, monkeypatch, share, most_leaves, nearly):
+    """Whatever slopes, multipliers and refinements a file has: here they are random."""
+    monkeypatch.setattr(earlier_together, "MOST_LEAVES", most_leaves)
+    monkeypatch.setattr(earlier_together, "NEARLY", nearly)
+    monkeypatch.setattr(earlier_trial, "NEARLY", nearly)
+    genuine, forged = EarlierProofs._converted, []
+
+    def forge(self, proof, *of):
+        found = genuine(self, proof, *of)
+        if found is None:
+            return None
+        torch.manual_seed(len(forged))
+        width = sum(len(layer.elements) for layer in found.layers)
+        refined = {
+            layer.position: 3 * torch.randn(2, len(layer.elements), layer.rows.start) for layer in found.layers[1:]
+        }
+        row = torch.randint(3, found.leaves.row.shape)
+        table = np.random.default_rng(len(forged)).integers(65536, size=(2, width)).astype(np.uint16)
+        splits = replace(found.leaves.splits, beta=5 * torch.rand_like(found.leaves.splits.beta))
+        forged.append(
+            replace(found, leaves=replace(found.leaves, row=row, table=table, splits=splits), refined=refined)
+        )
+        return forged[-1]
+
+    monkeypatch.setattr(EarlierProofs, "_converted", forge)
+    for model, images, labels, folder in proved:
+        other = changed(model, share)
+        properties = Properties.around(other, images, labels, RADII[0])
+        ours = decide(other, images, labels, RADII[0], EarlierProofs(folder))
+        for index, (one, fresh) in enumerate(zip(ours, verify(other, images, labels, RADII[0]), strict=True)):
+            assert one.verdict is fresh.verdict
+            assert one.verdict is not Verdict.SAT or is_counterexample(properties, index, one.counterexample)
+    assert forged
 
 
 def test_what_is_read_is_what_the_checker_reads(proved):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,18 +10,22 @@ import torch
 from torch import nn
 
 from steadynet.bounds import whole_pass
+from steadynet.bounds.backward import BoundQuery, Trail
 from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.crown import propagate
+from steadynet.bounds.extraction import RowErrors
+from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.thinning import thinned_with_places
 from steadynet.bounds.whole_pass import WholePass
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of
-from steadynet.verification.search.earlier_leaves import EarlierLeaves
-from steadynet.verification.search.earlier_together import HeldLines
+from steadynet.verification.search.earlier_leaves import EarlierLeaves, held_of
+from steadynet.verification.search.earlier_trial import LeafTrial
+from steadynet.verification.search.held_lines import HeldLines
 from steadynet.verification.search.property_batch import PropertyBatch, SearchState
 
 MARGINS = torch.tensor([[1.0, -1.0, 0.0], [1.0, 0.0, -1.0]])
@@ -96,6 +100,11 @@ def state_of(bounded) -> SearchState:
     return SearchState(batch, bounded, torch.full((count, 2), -torch.inf, dtype=torch.float64))
 
 
+def moved(rows: RowErrors, by: float) -> RowErrors:
+    """Rows with another constant."""
+    return RowErrors(rows.constants + by, rows.errors, rows.sizes)
+
+
 def on_condensed(bounded, leaves: EarlierLeaves) -> torch.Tensor:
     condensed = condense_each([bounded], bounded, MARGINS[None], 1 << 28, proofs=True)[0]
     return CondensedProof(condensed).bounds(leaves.on_condensed(condensed))[0]
@@ -121,6 +130,91 @@ def test_bounds_of_leaves_hold_where_their_splits_do_whatever_the_slopes_are(who
             assert not inside.any() or found[leaf] <= margins[inside, leaves.margin[leaf]].min()
             tight += bool(inside.any())
     assert tight > 100
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_sides_of_a_split_are_the_whole_leaf(whole, seed):
+    network, bounded = whole
+    paths, leaves = leaves_of_tree(bounded, seed)
+    torch.manual_seed(seed)
+    points = torch.rand(20000, 5) * 1.2 - 0.6
+    first = network[0](points)
+    inputs = torch.cat([first, network[2](first.relu())], 1)
+    margins, neuron = network(points) @ MARGINS.t(), torch.randint(22, (len(paths),))
+    parts = leaves.split(neuron)
+    found, sides = together(bounded, parts).view(2, -1), [1, -1]
+    assert parts.margin.view(2, -1).eq(leaves.margin).all()
+    for leaf, path in enumerate(paths):
+        within = [held[:2] for held in held_of(parts)[leaf]], [held[:2] for held in held_of(parts)[leaf + len(paths)]]
+        for number, side in enumerate(sides):
+            assert sorted(within[number]) == sorted([*path, (int(neuron[leaf]), side)])
+            inside = torch.stack([inputs[:, one] * sign >= 0 for one, sign in within[number]]).all(0)
+            assert not inside.any() or found[number, leaf] <= margins[inside, leaves.margin[leaf]].min()
+
+
+def test_the_relu_to_split_has_the_upper_line_that_costs_most(whole):
+    _, bounded = whole
+    torch.manual_seed(0)
+    gains = []
+    for seed in range(20):
+        _, leaves = leaves_of_tree(bounded, seed)
+        held, trail = HeldLines(state_of(bounded), {0: leaves}), Trail()
+        before = held.bounds(trail)
+        neuron, cost = held.best_split(trail, torch.arange(len(leaves)), leaves)
+        unstable = torch.cat([bounded.bounds[layer.position].unstable()[0] for layer in leaves.layers])
+        assert unstable[neuron[cost > 0]].all()
+        for leaf, splits in enumerate(held_of(leaves)):
+            assert not cost[leaf] > 0 or int(neuron[leaf]) not in [one[0] for one in splits]
+        gains.append((together(bounded, leaves.split(neuron)).view(2, -1).amin(0) - before)[cost > 0])
+    assert torch.cat(gains).median() > 0.01
+
+
+def test_a_trial_on_the_condensed_network_leaves_what_it_does_not_prove(whole):
+    """Every point of the box lies in a leaf that is proved, or in a part that is left."""
+    network, bounded = whole
+    condensed = condense_each([bounded], bounded, MARGINS[None], 1 << 28, proofs=True)[0]
+    points, split = torch.rand(2000, 5) * 1.2 - 0.6, 0
+    first = network[0](points)
+    inputs, margins = torch.cat([first, network[2](first.relu())], 1), network(points) @ MARGINS.t()
+    for seed in range(10):
+        torch.manual_seed(seed)
+        _, leaves = leaves_of_tree(bounded, seed)
+        leaves = replace(leaves, margin=torch.zeros_like(leaves.margin)).not_empty(bounded)
+        least, middle = on_condensed(bounded, leaves).quantile(torch.tensor([0.15, 0.3]).double()).tolist()
+        by = -middle  # so that most of the leaves hold, and some are far from it
+        shifted = replace(condensed, errors=(condensed.errors[0], moved(condensed.errors[1], by)))
+        proved = []
+
+        def note(batch, bounds, proved=proved):
+            proved += [held for held, bound in zip(held_of(batch), bounds.tolist(), strict=True) if bound > 0]
+            return bounds > 0
+
+        trial = LeafTrial(CondensedProof(shifted), torch.full((2,), (least - middle) / 0.3), note, lambda: False)
+        parts, _ = trial.run(leaves, 2)
+        split += len(parts) + len(proved) > len(leaves)
+        numbers = leaves.numbers_in(shifted)[1].tolist()
+        named = [[(numbers[neuron], sign, beta) for neuron, sign, beta in held] for held in proved]
+        covered = torch.zeros(len(points), dtype=torch.bool)
+        for number, held in enumerate([*named, *held_of(parts)]):
+            inside = torch.ones_like(covered)
+            for neuron, sign, _ in held:
+                inside &= inputs[:, neuron] * sign >= 0
+            covered |= inside
+            assert number >= len(named) or (margins[inside, 0] + by > 0).all()
+        assert covered.all()
+    assert split > 2
+
+
+@pytest.mark.parametrize("way", [on_condensed, together])
+def test_a_proof_that_names_no_neurons_is_a_pass_with_the_slopes_of_crown(whole, way):
+    _, bounded = whole
+    none = torch.zeros(0, dtype=torch.long)
+    layers = tuple(NumberedNeurons(one.position, one.shape, none, slice(0, 0)) for one in numbered(bounded))
+    splits = SplitColumns(none, none, torch.zeros(0), torch.zeros(0))
+    row = torch.zeros(2, dtype=torch.long)
+    leaves = EarlierLeaves(layers, torch.arange(2), splits, row, np.zeros((0, 0), np.uint16))
+    query = BoundQuery(bounded.output, LinearFunctions(MARGINS), torch.zeros(2, dtype=torch.long))
+    torch.testing.assert_close(way(bounded, leaves), bounded.relaxed().lower(query).proved, rtol=1e-4, atol=1e-4)
 
 
 def test_leaves_of_several_properties_have_the_bounds_that_they_have_by_themselves(whole):

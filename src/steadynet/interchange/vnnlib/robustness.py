@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -64,20 +65,23 @@ def format_robustness(lower: Tensor, upper: Tensor, label: int, classes: int) ->
     low, high = (corner.detach().cpu().double().flatten().tolist() for corner in (lower, upper))
     declarations, names = _variables(len(low), classes)
     text = {end: _exactly(end) for end in {*low, *high}}  # images repeat numbers
-    bounds = [
-        f"(assert (>= {name} {text[least]}))\n(assert (<= {name} {text[most]}))"
-        for name, least, most in zip(names, low, high, strict=True)
-    ]
+    pieces = [""] * (4 * len(low))
+    pieces[0::4], pieces[2::4] = names
+    pieces[1::4], pieces[3::4] = [text[least] for least in low], [text[most] for most in high]
+    bounds = "".join([*pieces, "))"])
     others = [f"    (and (>= Y_{other} Y_{label}))" for other in range(classes) if other != label]
-    return "\n".join([declarations, *bounds, "(assert (or", *others, "))", ""])
+    return "\n".join([declarations + bounds, "(assert (or", *others, "))", ""])
 
 
 @lru_cache(8)
-def _variables(inputs: int, classes: int) -> tuple[str, list[str]]:
-    """The declarations of all variables, and the names of the inputs."""
+def _variables(inputs: int, classes: int) -> tuple[str, tuple[list[str], list[str]]]:
+    """The declarations of all variables, and per input what comes before its least value and before its largest one."""
     names = [f"X_{index}" for index in range(inputs)]
     declared = [*names, *(f"Y_{index}" for index in range(classes))]
-    return "\n".join(f"(declare-const {name} Real)" for name in declared), names
+    ends = ["", *["))"] * (inputs - 1)]  # of the assertion before
+    before = [f"{end}\n(assert (>= {name} " for end, name in zip(ends, names, strict=True)] if inputs else []
+    between = [f"))\n(assert (<= {name} " for name in names]
+    return "\n".join(f"(declare-const {name} Real)" for name in declared), (before, between)
 
 
 def _exactly(number: float) -> str:
@@ -86,6 +90,12 @@ def _exactly(number: float) -> str:
     >>> _exactly(0.1), _exactly(1.0)
     ('0.1000000000000000055511151231257827021181583404541015625', '1.0')
     """
+    return _digits(number, math.copysign(1.0, number) < 0)
+
+
+@lru_cache(4096)  # images have few different numbers
+def _digits(number: float, is_negative: bool) -> str:
+    """The digits; −0.0 and 0.0 are equal numbers, but not the same text."""
     text = f"{Decimal(number):f}"
     return text if "." in text else f"{text}.0"
 

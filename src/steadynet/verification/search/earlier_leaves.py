@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -38,6 +38,18 @@ class EarlierLeaves:
     def __len__(self) -> int:
         return len(self.margin)
 
+    @classmethod
+    def joined(cls, one: EarlierLeaves, other: EarlierLeaves) -> EarlierLeaves:
+        """Leaves of the same proof."""
+        splits = SplitColumns(
+            torch.cat([one.splits.neuron, other.splits.neuron]),
+            torch.cat([one.splits.column, other.splits.column + len(one)]),
+            torch.cat([one.splits.sign, other.splits.sign]),
+            torch.cat([one.splits.beta, other.splits.beta]),
+        )
+        margin, row = torch.cat([one.margin, other.margin]), torch.cat([one.row, other.row])
+        return replace(one, margin=margin, splits=splits, row=row)
+
     def of(self, chosen: Tensor) -> EarlierLeaves:
         """Some of the leaves, by their numbers."""
         splits = self.splits.restricted(chosen, len(self))
@@ -46,6 +58,20 @@ class EarlierLeaves:
     def of_margins(self, chosen: Tensor) -> EarlierLeaves:
         """The leaves of some margins; (margins,) is a mask."""
         return self.of(chosen[self.margin].nonzero().flatten())
+
+    def split(self, neuron: Tensor) -> EarlierLeaves:
+        """Both sides of a ReLU of each leaf: all leaves with (n,) these at zero or above, then all with them below."""
+        count, splits = len(self), self.splits
+        every = torch.arange(2 * count, device=neuron.device)
+        sign = torch.ones(2 * count, dtype=splits.sign.dtype, device=neuron.device)
+        sign[count:] = -1.0
+        both = SplitColumns(
+            torch.cat([splits.neuron, splits.neuron, neuron, neuron]),
+            torch.cat([splits.column, splits.column + count, every]),
+            torch.cat([splits.sign, splits.sign, sign]),
+            torch.cat([splits.beta, splits.beta, torch.zeros_like(sign)]),
+        )
+        return replace(self, margin=self.margin.repeat(2), splits=both, row=self.row.repeat(2))
 
     def not_empty(self, network: BoundedNetwork) -> EarlierLeaves:
         """Without the leaves that hold a ReLU on the side where it never is in the box of a network.
@@ -65,16 +91,23 @@ class EarlierLeaves:
         stored[named] = self.table[self.row.cpu().numpy()[named] - 1]
         return torch.from_numpy(stored).to(self.row.device).div_(65535)
 
+    def numbers_in(self, network: CondensedNetwork) -> tuple[Tensor, Tensor]:
+        """The number of each neuron in a condensed network, and that of its neurons here; −1 where there is none."""
+        place = torch.cat([_places(network, layer) for layer in self.layers])
+        known = (place >= 0).nonzero().flatten()
+        number = torch.full((network.neurons,), -1, device=place.device)
+        number[place[known]] = known
+        return place, number
+
     def on_condensed(self, network: CondensedNetwork) -> Columns:
         """The leaves for bounds on a condensed network. A split of a ReLU that is not there is left out."""
-        place = torch.cat([_places(network, layer) for layer in self.layers])
-        known, default = (place >= 0).nonzero().flatten(), network.lines.lower_slope
-        number = torch.full((len(default),), -1, device=place.device)  # of each neuron among those of the leaves
-        number[place[known]] = known
+        (place, number), default = self.numbers_in(network), network.lines.lower_slope
         # a ReLU whose sign is known has one slope, whatever the leaf says
         named = (number >= 0) & (network.lines.upper_shift[:, 0] > 0)
-        own = self.slopes().t().contiguous().to(default).index_select(0, number.clamp_min(0))
-        slopes = torch.where(named[:, None] & (self.row > 0), own, default)
+        slopes = default.repeat(1, len(self))
+        if len(place):  # a proof by the slopes of CROWN alone names no neurons
+            own = self.slopes().t().contiguous().to(default).index_select(0, number.clamp_min(0))
+            slopes = torch.where(named[:, None] & (self.row > 0), own, default)
         splits, number = self.splits, place[self.splits.neuron]
         kept = number >= 0
         held = SplitColumns(number[kept], splits.column[kept], splits.sign[kept], splits.beta[kept])
@@ -89,11 +122,15 @@ class EarlierProof:
         layers: the neurons that it speaks of.
         leaves: its leaves.
         refined: per position of a layer, the slopes behind its refined bounds (:mod:`refinement_by_slopes`).
+        least: per margin, the least bound of the leaves that are proved already, and not among ``leaves`` any more.
+        is_tried: whether its leaves are what is left of a try on the whole network, where bounds are refined since.
     """
 
     layers: tuple[NumberedNeurons, ...]
     leaves: EarlierLeaves
     refined: Mapping[int, Tensor]
+    least: Mapping[int, float] = field(default_factory=dict)
+    is_tried: bool = False
 
 
 def held_of(batch: Columns | EarlierLeaves) -> list[list[tuple[int, int, float]]]:

@@ -37,16 +37,14 @@ from steadynet.verification.search.condensed_splitting import CondensedSplitting
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof, held_of, parts_of
 from steadynet.verification.search.earlier_together import prove_together
+from steadynet.verification.search.earlier_trial import BATCH, DEPTH, LeafTrial, spread_first
 from steadynet.verification.search.property_batch import SearchState
 from steadynet.verification.search.root_bounds import REFINEMENT
 
 FIRST_LOOK = 32  # subproblems, after which inner bounds are refined, if the earlier proof did without that
 AT_ONCE = 1 << 21  # entries of the matrices of the properties that are condensed together: few fill the cache
-SAMPLE = 96  # leaves of a proof that the first pass tries as they are
-MOST_FAILING = 0.5  # share of such leaves, beyond which the others are not tried, but repaired at once
 MANY = 200  # leaves that are likely to fail, from which on it pays to refine inner bounds
 FEW = 64  # subproblems, up to which nothing is attacked before they are searched
-BATCH = 512  # subproblems bounded at once
 ROOM = 1.1  # times what rounding took off the last bounds
 REPAIR = 8  # steps
 TEACHERS = 48  # leaves that are repaired first, if many are to be repaired: where they move, the others begin
@@ -68,7 +66,7 @@ def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> Searc
         if earlier is not None:
             proofs[index] = earlier
         decisions.charge([index])
-    proofs = prove_together(state, decisions, proofs)
+    state, proofs = prove_together(state, decisions, proofs)
     for group in _groups(state, proofs):
         condensed = _condensed(state, decisions, group)
         for index in group:
@@ -120,7 +118,7 @@ class _Attempt:
         self.carried: CarryOver = state.batch.carried[index]
         self.out_of_time = decisions.out_of_time([index])
         self._passes: WholePass | None = None
-        self.least: dict[int, float] = {}  # per margin, the least bound of its leaves that are proved
+        self.least = dict(earlier.least)  # per margin, the least bound of its leaves that are proved
         self.is_refined = bool(earlier.refined)
 
     def run(self) -> None:
@@ -129,7 +127,7 @@ class _Attempt:
         if self.decisions.hints:
             for margin in open_margins.nonzero().flatten().tolist():
                 self.decisions.hints[self.index].begin(self.state.batch.graph, margin)
-        if self.is_refined:
+        if self.is_refined and not self.earlier.is_tried:
             self._refine_by_slopes()
         left, failed = self._tried(self.earlier.leaves.of_margins(open_margins).not_empty(self.whole))
         if not self._concluded(left.margin):
@@ -151,26 +149,18 @@ class _Attempt:
                 self.decisions.hints[self.index].go_on(margin)  # so that a proof takes the refined bounds
 
     def _tried(self, leaves: EarlierLeaves) -> tuple[EarlierLeaves, float]:
-        """Bound leaves as they are, some first, and the others while not too many of the last ones fail.
+        """Bound leaves as they are, and split those that are nearly proved.
 
         Returns:
-            Those that are not proved, and the share of the last ones that failed.
+            What is not proved, and the share of the last leaves that failed.
         """
-        order, left = _spread_first(leaves, SAMPLE), torch.ones_like(leaves.margin, dtype=torch.bool)
-        nearly = list[Tensor]()
-        start, failed = 0, 0.0
-        while start < len(leaves) and failed <= MOST_FAILING and not self.out_of_time():
-            some = order[start : start + (BATCH if start else SAMPLE)]
-            batch = leaves.of(some).on_condensed(self.proving.network)
+
+        def proved(batch: Columns, bounds: Tensor) -> Tensor:
             self._count(batch)
-            bounds, doubtful = self.proving.bounds(batch)
-            left[some] = ~self._noted(batch, bounds)
-            nearly.append(some[doubtful])
-            start, failed = start + len(some), float(left[some].float().mean())
-        for some in torch.cat(nearly).split(BATCH) if any(map(len, nearly)) else ():  # all of them at once
-            batch = leaves.of(some).on_condensed(self.proving.network)
-            left[some] = ~self._noted(batch, self._on_whole(batch))
-        return leaves.of(left.nonzero().flatten()), failed
+            return self._noted(batch, bounds)
+
+        trial = LeafTrial(self.proving, self.state.lower[self.index], proved, self.out_of_time)
+        return trial.run(leaves, 0 if self.decisions.hints else DEPTH)  # who writes a proof wants the leaves
 
     def _proved(self, batch: Columns) -> Tensor:
         """Note what passes prove of some subproblems; a mask of those that are proved."""
@@ -218,7 +208,7 @@ class _Attempt:
         if refine:
             self._refine_further()
             leaves, _ = self._tried(leaves.not_empty(self.whole))  # most of them are proved now
-        order, network, parts = _spread_first(leaves, TEACHERS), self.proving.network, list[Part]()
+        order, network, parts = spread_first(leaves, TEACHERS), self.proving.network, list[Part]()
         first = TEACHERS if len(leaves) > MANY else 0
         moved = self._repair_teachers(leaves.of(order[:first]).on_condensed(network), parts) if first else None
         for rows in order[first:].split(BATCH):
@@ -297,9 +287,3 @@ class _Attempt:
         margins = torch.tensor(sorted(search.open_margins()), device=self.state.lower.device)
         steps, restarts = self.state.batch.budget.attack_steps // 2, min(1, self.state.batch.budget.restarts)
         return attack_from_random_points(search.network, self.decisions, self.index, margins, restarts, steps)
-
-
-def _spread_first(leaves: EarlierLeaves, sample: int) -> Tensor:
-    """The numbers of all leaves; the first ones, ``sample`` at most, are spread over all of them."""
-    order, step = torch.arange(len(leaves), device=leaves.margin.device), max(1, -(-len(leaves) // sample))
-    return torch.cat([order[::step], order[(order % step) > 0]])

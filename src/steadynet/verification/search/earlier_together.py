@@ -1,7 +1,9 @@
 """Short proofs of another network, tried on the new one: the leaves of many properties are bounded by one pass.
 
 A pass over few functions takes hardly less time than one over some more, so this is cheaper than one condensed network
-per property. A property whose leaves are all proved is decided. The others are tried again, each by itself.
+per property. Bounds of inner neurons are refined first where the proofs say how. Leaves that are nearly proved are
+split: mostly both sides are proved. A property whose leaves are all proved is decided. What is left of the others is
+tried again, each by itself.
 """
 
 from __future__ import annotations
@@ -12,22 +14,24 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundQuery, RelaxedNetwork
-from steadynet.bounds.linear_functions import LinearFunctions
-from steadynet.bounds.relaxation import Relaxation, Slopes
+from steadynet.bounds.backward import Trail
+from steadynet.bounds.refinement_together import KnownSlopes, refined_together
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions
-from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof, held_of
+from steadynet.verification.search.earlier_leaves import EarlierLeaves, EarlierProof
+from steadynet.verification.search.held_lines import HeldLines
 from steadynet.verification.search.property_batch import SearchState
 
 MOST_LEAVES = 48  # of a proof that is tried with others
 AT_ONCE = 256  # leaves
+NEARLY = 0.3  # of how far below zero CROWN's bound is: leaves that are no farther are split at once
+DEPTH = 3  # times
 
 
 def prove_together(
     state: SearchState, decisions: Decisions, proofs: Mapping[int, EarlierProof]
-) -> dict[int, EarlierProof]:
-    """Try those of some proofs that are short and need no refined inner bounds.
+) -> tuple[SearchState, dict[int, EarlierProof]]:
+    """Try those of some proofs that are short.
 
     Args:
         state: what is known.
@@ -35,98 +39,101 @@ def prove_together(
         proofs: proofs of another network, by property.
 
     Returns:
-        The proofs of the properties that are still open.
+        The state with better bounds of inner neurons, and what is left of the proofs of the properties that are still
+        open.
     """
-    groups: list[dict[int, EarlierLeaves]] = [{}]
-    for index, proof in proofs.items():
-        leaves = proof.leaves.of_margins(state.lower[index] <= 0)
-        if not proof.refined and len(leaves) <= MOST_LEAVES:
-            if sum(map(len, groups[-1].values())) + len(leaves) > AT_ONCE:
+    left = {index: _of_open_margins(state, index, proof) for index, proof in proofs.items()}
+    groups: list[dict[int, EarlierProof]] = [{}]
+    for index, proof in left.items():
+        if len(proof.leaves) <= MOST_LEAVES:
+            if sum(len(one.leaves) for one in groups[-1].values()) + len(proof.leaves) > AT_ONCE:
                 groups.append({})
-            groups[-1][index] = leaves
+            groups[-1][index] = proof
     for group in groups:
-        if any(map(len, group.values())):
-            _try(state, decisions, group)
-    return {index: proof for index, proof in proofs.items() if index in decisions.open}
+        if any(len(proof.leaves) for proof in group.values()):
+            state = _refined(state, decisions, group)
+            left.update(_try(state, decisions, group))
+    return state, {index: proof for index, proof in left.items() if index in decisions.open}
 
 
-def _try(state: SearchState, decisions: Decisions, group: Mapping[int, EarlierLeaves]) -> None:
-    """Bound the leaves of some properties, and prove those of which every bound is positive."""
-    held = HeldLines(state, group)
+def _of_open_margins(state: SearchState, index: int, proof: EarlierProof) -> EarlierProof:
+    return replace(proof, leaves=proof.leaves.of_margins(state.lower[index] <= 0))
+
+
+def _refined(state: SearchState, decisions: Decisions, group: Mapping[int, EarlierProof]) -> SearchState:
+    """Bounds of inner neurons from the slopes of the proofs, for those that have such slopes."""
+    known = {index: KnownSlopes(proof.layers, proof.refined) for index, proof in group.items() if proof.refined}
+    if not known:
+        return state
+
+    def note(index: int, number: int, bounds: Tensor, slopes: Tensor) -> None:
+        if decisions.hints:
+            decisions.hints[index].refinement(group[index].layers, number, bounds, slopes)
+
+    network = refined_together(state.network, known, state.batch.budget.memory, note)
+    decisions.charge(list(known))
+    return replace(state, network=network)
+
+
+def _try(state: SearchState, decisions: Decisions, group: Mapping[int, EarlierProof]) -> dict[int, EarlierProof]:
+    """Bound the leaves of some properties, and prove those of which every bound is positive.
+
+    Returns:
+        What is left of the proofs of the others.
+    """
+    leaves, left = {index: proof.leaves for index, proof in group.items()}, dict[int, EarlierProof]()
     with torch.no_grad():
-        bounds = held.bounds().split([len(leaves) for leaves in group.values()])
-    for (index, leaves), found in zip(group.items(), bounds, strict=True):
-        decisions.subproblems[index] += len(leaves.splits.column.unique())
+        held = HeldLines(state, leaves)
+        bounds = _bounds(held, decisions, 0 if decisions.hints else DEPTH)  # who writes a proof wants the leaves
+    for (index, proof), found in zip(group.items(), bounds.split(list(map(len, leaves.values()))), strict=True):
         lower = state.lower[index].clone()
-        lower[leaves.margin] = torch.inf
-        lower = lower.scatter_reduce(0, leaves.margin, found, "amin")
+        lower[proof.leaves.margin] = torch.inf
+        lower = lower.scatter_reduce(0, proof.leaves.margin, found, "amin")
         if bool((lower > 0).all()):
             if decisions.hints:
                 held.note(index, decisions)
+                for margin in range(len(lower)) if proof.refined else ():
+                    decisions.hints[index].go_on(margin)  # so that a proof takes the refined bounds
             decisions.prove(index, float(lower.min()), DecidedBy.EARLIER_PROOF)
+        elif not decisions.hints:  # as above
+            left[index] = _rest(proof, found)
     decisions.charge(list(group))
+    return left
 
 
-class HeldLines:
-    """The lines of all ReLUs in each of some leaves, which belong to several properties.
+def _bounds(held: HeldLines, decisions: Decisions, depth: int) -> Tensor:
+    """Bounds of leaves, (n,). What is nearly proved is split, at most ``depth`` times: the least part counts."""
+    trail, first = Trail(), 0
+    found = held.bounds(trail)
+    for index, leaves in held.group.items():
+        decisions.subproblems[index] += len(leaves.splits.column.unique())
+    rows = _nearly_proved(held, found) if depth else torch.zeros(0, dtype=torch.long)
+    parts, parents = dict[int, EarlierLeaves](), list[Tensor]()
+    for index, leaves in held.group.items():
+        here = rows[(rows >= first) & (rows < first + len(leaves))]
+        neuron, gain = held.best_split(trail, here, leaves)
+        if 0 < len(here) <= AT_ONCE - sum(map(len, parents)) and bool((gain > 0).all()):
+            parts[index] = leaves.of(here - first).split(neuron)
+            parents.append(here)
+        first += len(leaves)
+    if parts:
+        bounds = _bounds(HeldLines(held.state, parts), decisions, depth - 1).split(list(map(len, parts.values())))
+        for here, sides in zip(parents, bounds, strict=True):
+            found[here] = torch.maximum(found[here], sides.view(2, -1).amin(0))
+    return found
 
-    Args:
-        state: what is known.
-        group: the leaves, by property.
 
-    Attributes:
-        slopes: per position of a ReLU layer, the slopes of the lower lines, (leaves, elements).
-    """
+def _nearly_proved(held: HeldLines, found: Tensor) -> Tensor:
+    """The numbers of the leaves that are not proved, of the properties where none of these is far from it."""
+    crown = held.state.lower[held.owner, torch.cat([leaves.margin for leaves in held.group.values()])]
+    failed, far = found <= 0, ~(found > NEARLY * crown)  # no bound at all is far, too
+    hopeless = held.owner[failed & far].unique()
+    return (failed & ~torch.isin(held.owner, hopeless)).nonzero().flatten()
 
-    def __init__(self, state: SearchState, group: Mapping[int, EarlierLeaves]) -> None:
-        self.state, self.group = state, group
-        self.owner = torch.cat([torch.full_like(leaves.margin, index) for index, leaves in group.items()])
-        self.lines, self.multipliers, self.slopes = dict[int, Relaxation](), dict[int, Tensor](), dict[int, Tensor]()
-        for number, position in enumerate(state.network.graph.relus):
-            self._hold(number, position)
 
-    def _hold(self, number: int, position: int) -> None:
-        """Give the ReLUs of one layer the slopes of the leaves, and hold those that are split."""
-        base, first = self.state.network.lines(position), 0
-        sides = (base.lower_slope, base.upper_slope, base.upper_shift)
-        slopes, upper_slope, shift = (side.flatten(1).index_select(0, self.owner) for side in sides)
-        pull, has_splits = torch.zeros_like(slopes), False
-        for leaves in self.group.values():
-            rows, layer = slice(first, first + len(leaves)), leaves.layers[number]
-            first = rows.stop
-            own = leaves.slopes()[:, layer.rows].to(slopes).clamp(base.slope, 1.0)
-            movable = (shift[rows, layer.elements] > 0) & (leaves.row > 0)[:, None]
-            slopes[rows, layer.elements] = torch.where(movable, own, slopes[rows, layer.elements])
-            within = leaves.splits.within(layer.rows)
-            if within is not None:
-                entries, neuron, column = within
-                index, is_active = (column + rows.start, layer.elements[neuron]), leaves.splits.sign[entries] > 0
-                slopes[index] = upper_slope[index] = torch.where(is_active, 1.0, base.slope).to(slopes)
-                beta = leaves.splits.beta[entries].to(slopes).clamp_min(0)
-                shift[index], pull[index], has_splits = 0.0, torch.where(is_active, beta, -beta), True
-        shape = len(self.owner), *base.lower_slope.shape[1:]
-        self.slopes[position] = slopes
-        self.lines[position] = Relaxation(slopes.view(shape), upper_slope.view(shape), shift.view(shape), base.slope)
-        if has_splits:
-            self.multipliers[position] = pull.view(shape)
-
-    def bounds(self) -> Tensor:
-        """Lower bounds of all leaves, one property after the other, in float64: a positive one is a proof."""
-        network, margin = self.state.network, torch.cat([leaves.margin for leaves in self.group.values()])
-        assert network.rounding is not None
-        functions = LinearFunctions(self.state.batch.margins[self.owner, margin])
-        slopes = Slopes.fixed({position: line.lower_slope for position, line in self.lines.items()})
-        query = BoundQuery(network.output, functions, slopes=slopes, multipliers=self.multipliers or None)
-        errors = network.rounding.errors_of_pass(network.box.lower.dtype).of_functions(self.owner)
-        each = replace(network, box=network.box.of(self.owner))  # every leaf is a property of its own here
-        return RelaxedNetwork(each, self.lines, errors).lower(query).proved
-
-    def note(self, index: int, decisions: Decisions) -> None:
-        """Note the leaves of one property as its proof."""
-        assert decisions.hints is not None
-        hints, leaves, rows = decisions.hints[index], self.group[index], self.owner == index
-        for margin in leaves.margin.unique().tolist():
-            hints.begin(self.state.batch.graph, margin)
-        slopes = torch.cat([self.slopes[layer.position][rows][:, layer.elements] for layer in leaves.layers], 1).half()
-        for row, (margin, held) in enumerate(zip(leaves.margin.tolist(), held_of(leaves), strict=True)):
-            hints.condensed_leaf(margin, leaves.layers, held, slopes[row])
+def _rest(proof: EarlierProof, found: Tensor) -> EarlierProof:
+    """The leaves of a proof that are not proved by these bounds (n,)."""
+    proved, least = found > 0, dict[int, float]()
+    for margin, bound in zip(proof.leaves.margin[proved].tolist(), found[proved].tolist(), strict=True):
+        least[margin] = min(least.get(margin, bound), bound)
+    return replace(proof, leaves=proof.leaves.of((~proved).nonzero().flatten()), least=least, is_tried=True)
