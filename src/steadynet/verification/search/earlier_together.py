@@ -107,7 +107,7 @@ def _bounds(held: HeldLines, decisions: Decisions, depth: int) -> Tensor:
     found = held.bounds(trail)
     for index, leaves in held.group.items():
         decisions.subproblems[index] += len(leaves.splits.column.unique())
-    rows = _nearly_proved(held, found) if depth else torch.zeros(0, dtype=torch.long)
+    rows = _nearly_proved(held, found) if depth else torch.zeros_like(held.owner[:0])
     parts, parents = dict[int, EarlierLeaves](), list[Tensor]()
     for index, leaves in held.group.items():
         here = rows[(rows >= first) & (rows < first + len(leaves))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -31,19 +31,20 @@ class HeldLines:
         self.state, self.group = state, group
         self.owner = torch.cat([torch.full_like(leaves.margin, index) for index, leaves in group.items()])
         self.lines, self.multipliers, self.slopes = dict[int, Relaxation](), dict[int, Tensor](), dict[int, Tensor]()
+        own = [leaves.slopes() for leaves in group.values()]
         for number, position in enumerate(state.network.graph.relus):
-            self._hold(number, position)
+            self._hold(number, position, own)
 
-    def _hold(self, number: int, position: int) -> None:
+    def _hold(self, number: int, position: int, slopes_of: Sequence[Tensor]) -> None:
         """Give the ReLUs of one layer the slopes of the leaves, and hold those that are split."""
         base, first = self.state.network.lines(position), 0
         sides = (base.lower_slope, base.upper_slope, base.upper_shift)
         slopes, upper_slope, shift = (side.flatten(1).index_select(0, self.owner) for side in sides)
         pull, has_splits = torch.zeros_like(slopes), False
-        for leaves in self.group.values():
+        for leaves, named in zip(self.group.values(), slopes_of, strict=True):
             rows, layer = slice(first, first + len(leaves)), leaves.layers[number]
             first = rows.stop
-            own = leaves.slopes()[:, layer.rows].to(slopes).clamp(base.slope, 1.0)
+            own = named[:, layer.rows].to(slopes).clamp(base.slope, 1.0)
             movable = (shift[rows, layer.elements] > 0) & (leaves.row > 0)[:, None]
             slopes[rows, layer.elements] = torch.where(movable, own, slopes[rows, layer.elements])
             within = leaves.splits.within(layer.rows)
@@ -85,7 +86,7 @@ class HeldLines:
         Returns:
             The numbers of the ReLUs among those that have names (n,), and the costs (n,).
         """
-        costs = [torch.zeros(len(rows), 0)]
+        costs = [torch.zeros(len(rows), 0, device=rows.device)]
         for layer in leaves.layers:
             shift = self.lines[layer.position].upper_shift.flatten(1)[rows][:, layer.elements]
             if layer.position in trail.behind:
