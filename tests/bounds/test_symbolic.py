@@ -19,10 +19,11 @@ from steadynet.bounds import crown, graph_of
 from steadynet.bounds.backward import BoundedNetwork, BoundQuery
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.substitution import through_convolution_on_patches
 from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import SymbolicEnd, added_up, ends_before
 from steadynet.graph.graph import Graph
-from steadynet.graph.operations import Interval, ReLU
+from steadynet.graph.operations import Convolution, Interval, ReLU
 from steadynet.graph.rounding import Arithmetic, Execution, execution_error, gamma, underflow_unit
 
 EXECUTION = Execution(Arithmetic.FLOAT32, torch.float32)
@@ -196,6 +197,26 @@ def test_windows_and_whole_maps_end_alike(seed):
         found = [early.lower(BoundQuery(position, one, owner)).proved for one in (windows, LinearFunctions(whole))]
     assert windows.patch is not None
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-4)
+
+
+def test_a_window_in_the_padding_ends_at_nothing():
+    """A convolution with more padding than its kernel is wide: some of its neurons see nothing of the map."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(2, 3, 3, padding=1), nn.ReLU(), nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(4, 2, 2, padding=3), nn.ReLU(), nn.Flatten(), nn.Linear(180, 2),
+    )  # fmt: skip
+    graph, box = graph_of(network.eval().requires_grad_(False), (2, 4, 5)), boxes((2, 4, 5), 0.1, count=1)
+    bounded, symbolic = symbolic_of(graph, box)
+    end, shape = SymbolicEnd(symbolic.values[4], symbolic.half), bounded.shapes[5]
+    chosen = torch.ones(1, *shape, dtype=torch.bool).permute(0, 2, 3, 1).nonzero()[:, [0, 3, 1, 2]]
+    functions, owner = single_neurons(chosen, shape, torch.float32)
+    convolution = graph.producer(5).operation
+    assert isinstance(convolution, Convolution)
+    back = through_convolution_on_patches(functions, convolution, bounded.shapes[4], {})
+    torch.testing.assert_close(
+        end.lower(back, owner), end.lower(back.whole(bounded.shapes[4]), owner), atol=1e-4, rtol=0
+    )
 
 
 def test_an_end_by_hand():

@@ -123,6 +123,8 @@ class SymbolicEnd:
         height, width = self._patch.grid
         first, last = max(0, -top), min(patch.size[0], height - top)
         begin, end = max(0, -left), min(patch.size[1], width - left)
+        if last <= first or end <= begin:  # all of it lies in the padding
+            return torch.zeros(len(coefficients), dtype=torch.float64, device=coefficients.device)
         seen = self._coefficients[index, top + first : top + last, left + begin : left + end]
         return self._spread(coefficients[:, :, first:last, begin:end], seen, (top + first, left + begin), index)
 
