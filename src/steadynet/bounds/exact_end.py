@@ -1,4 +1,4 @@
-"""Backward passes that end at the second convolution of a network at no loss: the first layers as one function.
+"""Backward passes that end at the second convolution of a network as if they went on: the first layers as one function.
 
 With z₁ the inputs of the first ReLUs r and z₂ = W₂·r(z₁) + b₂, write r(z₁) = s·z₁ + p with s the slope of the upper
 line. Then p is zero where a ReLU is stable, and elsewhere
@@ -8,7 +8,8 @@ line. Then p is zero where a ReLU is stable, and elsewhere
 with α the slope of the lower line and t the shift of the upper one. What is left of z₂ is linear in the input, and one
 matrix G for all passes says how: z₂ = c + G·d + W₂·p. A pass that arrives with coefficients A needs A·G and, for the
 few unstable ReLUs alone, B = A·W₂: where B is negative, B·p ≥ B·t, and where it is positive, B·p ≥ B·(α − s)·z₁, with
-z₁ = c₁ + W₁·d. These are the bounds of a pass that goes on to the input, with far fewer products.
+z₁ = c₁ + W₁·d. These are the bounds of a pass that goes on to the input, with far fewer products, but for a little
+more of counted rounding.
 
 Everything that rounds is counted: in the rest of z₁ and of z₂ (:mod:`steadynet.bounds.symbolic`), which is multiplied
 by |A|, and in what :func:`exact_end` adds to it for the sums of a pass.
@@ -162,10 +163,11 @@ def _rounding(
         *(layer.weight[:, 0].numel() for layer in (second, first)),
     ]
     of_matrix, of_behind, of_before = (_SLACK * gamma(length + 8, dtype) + 2 * LONG_SUM for length in lengths)
+    of_centre = _SLACK * gamma(16, dtype) + 2 * LONG_SUM
     steepest, largest = turn.abs(), input_of_relu.largest
     behind = second.spread(height + steepest * largest)
     before = second.spread(steepest * input_of_relu.spread)
-    rounded = of_matrix * value.largest + of_behind * behind + of_before * before
+    rounded = of_matrix * value.spread + of_centre * value.largest + of_behind * behind + of_before * before
     underflow = 16 * (sum(lengths) + 16) * underflow_unit(dtype)
     total = 1 + half.flatten(1).sum(1) + (height + largest).flatten(1).sum(1)
     seen = 1 + second.spread(torch.ones_like(height))

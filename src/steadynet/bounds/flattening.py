@@ -130,7 +130,7 @@ def _with(bounded: BoundedNetwork, position: int, flat: Flat) -> BoundedNetwork:
 
 
 def _ends(bounded: BoundedNetwork, flat: Flat) -> dict[int, SymbolicEnd | FlatEnd | ExactEnd]:
-    """Where passes may end: at the second convolution at no loss, or else where symbolic intervals are known."""
+    """Where passes may end: at the second convolution, or else where symbolic intervals are known."""
     exact = _exact_end(bounded, flat) if EXACT_END and bounded.symbolic is not None else None
     if exact is not None:
         return {SECOND: exact}
