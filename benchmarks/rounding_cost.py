@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from random_networks import convolutional, dense, residual
 from steadynet.bounds import relaxation
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork, condense, condense_each
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, lower
 from steadynet.bounds.condensed_proof import CondensedProof, tightened
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.operations import Convolution, Interval
 from steadynet.graph.rounding import Arithmetic, Execution
 from steadynet.graph.translate import graph_of

@@ -16,11 +16,12 @@ from helpers import convolutional, dense, quick, residual, some_images
 from places import SHARED
 from steadynet.attacks.region import InputRegion
 from steadynet.bounds import LayerBounds, crown_bounds, graph_of, interval_bounds, optimised_bounds
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate, tightened
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.optimised import Ascent, optimise
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.operations import Interval
 from steadynet.networks.paper import ARCHITECTURES
 from steadynet.verification.search.bounding import bound

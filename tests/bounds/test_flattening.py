@@ -14,12 +14,13 @@ import soundness
 from exact_arithmetic import ORDERS, Exact, Float, exact_input, float_input
 from helpers import residual
 from steadynet.bounds import crown, flattening, graph_of
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.exact_end import ExactEnd
 from steadynet.bounds.flat_end import FlatEnd
 from steadynet.bounds.flattening import flattened, is_flat
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.sparse_layers import MapNeurons, SparseConvolution
 from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import ends_before

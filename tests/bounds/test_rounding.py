@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from exact_arithmetic import ORDERS, Exact, Float, exact_input, float_input, values
 from extreme_networks import Sample, sample
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, optimise, refined
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.bounds.rounding import RoundingRecorder, size_per_channel, sum_of_negatives
 from steadynet.graph.graph import Graph, Node
 from steadynet.graph.operations import Convolution, Dense, Interval, ReLU, Scale, Sum

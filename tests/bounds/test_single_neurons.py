@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from steadynet.bounds import graph_of
-from steadynet.bounds.backward import BoundQuery
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.operations import Interval
 
 NETWORKS = {

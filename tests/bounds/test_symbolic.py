@@ -16,9 +16,10 @@ import exact_arithmetic
 from exact_arithmetic import ORDERS, Exact, Float, exact_input, float_input
 from helpers import residual
 from steadynet.bounds import crown, graph_of
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.substitution import through_convolution_on_patches
 from steadynet.bounds.symbolic import SymbolicPass
 from steadynet.bounds.symbolic_end import SymbolicEnd, added_up, ends_before

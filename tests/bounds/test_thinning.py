@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from helpers import Written, convolutional, dense
 from steadynet.bounds import crown, graph_of
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, refined
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution

@@ -26,10 +26,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, rounded_down
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedLayer, CondensedNetwork
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.extraction import RowErrors
+from steadynet.bounds.queries import rounded_down
 from steadynet.bounds.relaxation import Relaxation
 from steadynet.bounds.whole_pass import Choices
 from steadynet.graph.operations import Interval

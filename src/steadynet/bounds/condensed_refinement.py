@@ -14,12 +14,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import ChosenNeurons, CondensedLayer, CondensedNetwork
 from steadynet.bounds.condensed_bounds import Columns, SplitColumns, ascend
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
 from steadynet.bounds.local_ascent import local_slopes
 from steadynet.bounds.optimised import Ascent
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.graph.operations import Interval
 

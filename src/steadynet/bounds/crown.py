@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.flattening import flattened, is_flat
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.patches import Patch
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.relaxation import Relax, Relaxation
 from steadynet.bounds.rounding import RoundingRecorder
 from steadynet.bounds.sharpening import SignsFirst, first_sides_sharpened, sharpened, signs_sharpened

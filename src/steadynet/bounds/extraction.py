@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
 from steadynet.bounds.crown import CACHED_COEFFICIENTS, OutOfTimeError, functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.bounds.relaxation import Relaxation
 from steadynet.bounds.thinning import thinned
 from steadynet.graph.operations import Interval, ReLU

@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.center_radius import Ball
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Dense, ReLU
 from steadynet.graph.pooling import MaxPool

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail, rounded_down
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
 from steadynet.bounds.crown import MEMORY, functions_at_once, propagate, smaller_for, tightened, worth_bounding
 from steadynet.bounds.layer_bounds import LayerBounds
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery, Trail, rounded_down
 from steadynet.bounds.relaxation import Slopes
 from steadynet.bounds.sharpening import sharpened
 from steadynet.graph.operations import Interval

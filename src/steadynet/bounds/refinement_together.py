@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import functions_at_once
 from steadynet.bounds.linear_functions import LinearFunctions, single_neurons
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.bounds.thinning import thinned_with_places

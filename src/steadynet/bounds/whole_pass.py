@@ -10,11 +10,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, LowerBound, RelaxedNetwork
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
 from steadynet.bounds.condensed import ChosenNeurons
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery, LowerBound
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.bounds.thinning import thinned_with_places
 

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from steadynet.bounds import whole_pass
-from steadynet.bounds.backward import BoundQuery, Trail
 from steadynet.bounds.condensed import condense_each
 from steadynet.bounds.condensed_bounds import SplitColumns
 from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.extraction import RowErrors
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.bounds.refinement_by_slopes import NumberedNeurons
 from steadynet.bounds.thinning import thinned_with_places
 from steadynet.bounds.whole_pass import WholePass

@@ -10,11 +10,11 @@ from torch import nn
 
 from steadynet import verify
 from steadynet.attacks.region import InputRegion
-from steadynet.bounds.backward import BoundQuery
 from steadynet.bounds.crown import crown_bounds, propagate
 from steadynet.bounds.interval import interval_bounds
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, optimise, optimised_bounds
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.substitution import lost_by_cancelling
 from steadynet.graph.operations import Interval
 from steadynet.graph.rounding import Arithmetic, Execution

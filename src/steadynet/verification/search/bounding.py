@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Ascent, Splits, optimise
+from steadynet.bounds.queries import BoundQuery
 from steadynet.bounds.relaxation import Slopes
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.subproblem import Subproblem

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import Trail
+from steadynet.bounds.queries import Trail
 from steadynet.bounds.refinement_together import KnownSlopes, refined_together
 from steadynet.verification.properties import DecidedBy
 from steadynet.verification.search.decisions import Decisions

@@ -8,8 +8,9 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundQuery, RelaxedNetwork, Trail
+from steadynet.bounds.backward import RelaxedNetwork
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.bounds.relaxation import Relaxation, Slopes
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.earlier_leaves import EarlierLeaves, held_of

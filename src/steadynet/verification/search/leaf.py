@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, Trail
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.optimised import Splits
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.bounding import apply_splits
 from steadynet.verification.search.subproblem import Split, Subproblem

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery, RelaxedNetwork, Trail
+from steadynet.bounds.backward import BoundedNetwork, RelaxedNetwork
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery, Trail
 from steadynet.graph.operations import Interval
 from steadynet.verification.search.box_clipping import LinearBounds, clip
 from steadynet.verification.search.conjunctions import Conjunctions

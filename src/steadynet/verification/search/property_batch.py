@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.crown import propagate
 from steadynet.bounds.linear_functions import LinearFunctions
+from steadynet.bounds.queries import BoundQuery
 from steadynet.graph.graph import Graph
 from steadynet.graph.operations import Convolution, Dense, Interval, Operation
 from steadynet.graph.opposites import without_opposites

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from steadynet.bounds.backward import BoundQuery, RelaxedNetwork
+from steadynet.bounds.backward import RelaxedNetwork
 from steadynet.bounds.precision import in_float64
+from steadynet.bounds.queries import BoundQuery
 
 
 def confirmed(relaxed: RelaxedNetwork, query: BoundQuery, lower: Tensor, value: Tensor) -> Tensor:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from steadynet.attacks.pgd import misclassified
-from steadynet.bounds.backward import BoundedNetwork, BoundQuery
+from steadynet.bounds.backward import BoundedNetwork
 from steadynet.bounds.crown import OutOfTimeError, propagate
 from steadynet.bounds.layer_bounds import stable_share
 from steadynet.bounds.linear_functions import LinearFunctions
 from steadynet.bounds.precision import graph_in_float64, on_cpu
+from steadynet.bounds.queries import BoundQuery
 from steadynet.devices import full_precision, plain_convolutions
 from steadynet.graph.operations import Interval
 from steadynet.graph.piecewise_linear import require_piecewise_linear
