@@ -15,12 +15,15 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
 
 import soundness
-from steadynet.bounds import crown, flattening
+from steadynet.bounds import crown, flattening, sparse_layers
 from steadynet.errors import UserError
 from steadynet.verification.properties import Verdict
 from steadynet.verification.search import input_splitting, pipeline, program_splitting
@@ -78,12 +81,25 @@ class Count:
 def run(part: Part) -> Count:
     """Do one piece of work."""
     started = cpu_seconds()
-    usual = crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE
-    as_large = (1, 1, 1, 1.0) if part.symbolic else usual
-    crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE = as_large
-    count = self_test(part) if part.verifier else random_networks(part)
-    crown.LARGE_MAP, crown.LEAST_FLATTENED, flattening.LEAST_NEURONS, flattening.MOST_ACTIVE = usual
+    with bounded_as_large(part.first) if part.symbolic else nullcontext():
+        count = self_test(part) if part.verifier else random_networks(part)
     return Count(*count, cpu_seconds() - started)
+
+
+@contextmanager
+def bounded_as_large(number: int) -> Iterator[None]:
+    """Small networks are bounded as large ones are; sparse matrices are dense blocks in every other part."""
+    settings: list[tuple[Any, str, float]] = [
+        (crown, "LARGE_MAP", 1),
+        (crown, "LEAST_FLATTENED", 1),
+        (flattening, "LEAST_NEURONS", 1),
+        (flattening, "MOST_ACTIVE", 1.0),
+        (sparse_layers, "LEAST_BLOCK", number % 2 * sparse_layers.LEAST_BLOCK),
+    ]
+    with ExitStack() as stack:
+        for module, name, value in settings:
+            stack.enter_context(patch.object(module, name, value))
+        yield
 
 
 def cpu_seconds() -> float:
