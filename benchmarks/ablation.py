@@ -58,7 +58,6 @@ PIECES = (
     Piece("refinement in blocks", {f"{BOUNDS}.local_ascent.LOCAL": False}),
     Piece("hopeless first look ends early", {f"{SEARCH}.condensed_splitting.MOST_EXPECTED": float("inf")}),
     Piece("proofs wait for one pass", {f"{SEARCH}.condensed_splitting.PROOFS_AT_ONCE": 1}),
-    Piece("sides of candidates share a pass", {f"{SEARCH}.condensed_branching.COLUMNS_AT_ONCE": 1}),
     Piece(
         "second attack comes late",
         {f"{SEARCH}.condensed_splitting.LATE_ATTACK": None, f"{SEARCH}.condensed_search.LATE_ATTACK": None},

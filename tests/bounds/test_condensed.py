@@ -119,6 +119,22 @@ def test_an_ascent_raises_bounds_and_keeps_slopes_and_multipliers_in_their_range
     assert bool((batch.splits.beta >= 0).all())
 
 
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_an_ascent_takes_the_same_way_whatever_the_scale_of_the_margins_is(scale):
+    _, whole, margins = sampled("dense", 1)
+    ways = []
+    for factor in (1.0, scale):
+        small = condense(whole, factor * margins, MEMORY)
+        small = replace(small, constants=small.constants - 100 * factor)  # bounds stay negative
+        torch.manual_seed(5)
+        batch = random_batch(small, 8, len(margins))
+        batch.splits.beta.mul_(factor)
+        bounds = ascend(small, batch, Ascent(iterations=6, slope_rate=0.1, multiplier_rate=0.3)).lower
+        ways.append((bounds / factor, batch.slopes, batch.splits.beta / factor))
+    for one, other in zip(*ways, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)  # Adam divides by a little more than the gradient
+
+
 def test_no_time_is_left():
     _, whole, margins = sampled("dense", 1)
     with pytest.raises(OutOfTimeError):

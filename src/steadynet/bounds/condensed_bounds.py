@@ -15,6 +15,8 @@ from torch import Tensor
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.optimised import Ascent
 
+LEAST_UNIT = 0.1  # of the mean unit of all multipliers: a ReLU without weight may hold others by its sign
+
 
 @dataclass
 class SplitColumns:
@@ -195,12 +197,18 @@ def ascend(
     out_of_time: Callable[[], bool] = lambda: False,
     wanted: float = 0.0,
 ) -> ColumnBounds:
-    """Raise the bounds of a batch by Adam on its slopes and multipliers; columns above ``wanted`` stay as they are."""
+    """Raise the bounds of a batch by Adam on its slopes and multipliers; columns above ``wanted`` stay as they are.
+
+    A slope is between 0 and 1, whatever the network is. A multiplier is a coefficient of a ReLU's input, so its step is
+    a share of the ReLU's own coefficient.
+    """
     splits = batch.splits
     moments = [torch.zeros_like(value) for value in (batch.slopes, batch.slopes, splits.beta, splits.beta)]
-    movable = batch.upper_shift > 0
+    movable, unit = batch.upper_shift > 0, splits.beta
     for iteration in range(ascent.iterations):
         found = lower(network, batch)
+        if not iteration:
+            unit = _units(found, splits)
         still = found.lower <= wanted
         if not bool(still.any()) or out_of_time():
             return found
@@ -209,9 +217,15 @@ def ascend(
         batch.slopes += step.mul_(movable & still)
         into_range(batch.slopes, network)
         step = adam_step(on_multipliers, moments[2], moments[3], ascent, iteration, ascent.multiplier_rate)
-        splits.beta += step * still[splits.column]
+        splits.beta += step.mul_(unit * still[splits.column])
         splits.beta.clamp_min_(0)
     return lower(network, batch)
+
+
+def _units(found: ColumnBounds, splits: SplitColumns) -> Tensor:
+    """What a multiplier of each split is measured by: the coefficient behind its ReLU."""
+    size = found.behind[splits.neuron, splits.column].abs()
+    return size.clamp_min(LEAST_UNIT * float(size.mean())) if len(size) else size
 
 
 def into_range(slopes: Tensor, network: CondensedNetwork) -> None:

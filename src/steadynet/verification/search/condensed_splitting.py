@@ -27,12 +27,7 @@ from steadynet.verification.search.condensed_part import Part
 from steadynet.verification.search.decisions import Decisions
 from steadynet.verification.search.leaf_settler import LeafSettler
 from steadynet.verification.search.property_batch import SearchState
-from steadynet.verification.search.relu_splitting import (
-    CANDIDATES,
-    POLISHED,
-    POLISHING_STEPS,
-    QUEUE_MEMORY,
-)
+from steadynet.verification.search.relu_splitting import POLISHED, POLISHING_STEPS, QUEUE_MEMORY
 from steadynet.verification.search.subproblem import Split, Subproblem
 
 MOST_EXPECTED = 20.0  # subproblems that a first look is likely to need, beyond which it ends
@@ -41,7 +36,7 @@ LATE_ATTACK: int | None = 8  # batches before the attack with all restarts; None
 ROOT = Ascent(iterations=5, slope_rate=0.4, decay=0.85)  # further steps gain less than what comes after a first look
 ROOT_AGAIN = Ascent(iterations=3, slope_rate=0.06)  # slopes of a first look are the start: longer steps lose at first
 # slopes are those of the parent, so short steps; a fourth gains less than the subproblems that it takes the time of
-QUICK_BRANCH = Ascent(iterations=3, slope_rate=0.05, multiplier_rate=0.15)
+QUICK_BRANCH = Ascent(iterations=3, slope_rate=0.05, multiplier_rate=0.4)
 POLISH_EVERY = 8  # batches from one descent on minimisers to the next
 PROOFS_AT_ONCE = 64  # subproblems that wait for one pass over the whole network; 1 proves each batch by itself
 
@@ -266,7 +261,7 @@ class CondensedSplitting:
     ) -> None:
         """Queue both sides of the ReLU that each part is split at; settle those without an unstable ReLU."""
         self.has_split = True
-        choice = choose(self.network, batch, found, CANDIDATES, out_of_time)
+        choice = choose(self.network, batch, found)
         gain = (choice.sides - found.lower).mean(0).clamp_min(1e-9)
         self.expected = float((-found.lower / gain).clamp(0, DEEP).exp2().sum())
         left: list[Part] = []

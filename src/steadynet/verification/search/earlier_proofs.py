@@ -49,7 +49,7 @@ ROOM = 1.1  # times what rounding took off the last bounds
 REPAIR = 8  # steps
 TEACHERS = 48  # leaves that are repaired first, if many are to be repaired: where they move, the others begin
 FARTHER = 1.5  # times as far as the teachers moved on average
-CAREFUL_REPAIR = Ascent(iterations=8, slope_rate=0.05, multiplier_rate=0.03)  # of those that are left, if few are
+CAREFUL_REPAIR = Ascent(iterations=8, slope_rate=0.05, multiplier_rate=0.1)  # of those that are left, if few are
 
 
 def begin_with_earlier_proofs(state: SearchState, decisions: Decisions) -> SearchState:
