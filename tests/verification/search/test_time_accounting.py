@@ -8,7 +8,7 @@ import torch
 from helpers import dense
 from steadynet.graph.rounding import Arithmetic
 from steadynet.verification.properties import DecidedBy, Properties
-from steadynet.verification.search import pipeline
+from steadynet.verification.search import condensed_search, pipeline
 from steadynet.verification.search.budget import Budget
 from steadynet.verification.search.time_accounting import TimeAccounts
 from steadynet.verification.verifiers import make_verifier
@@ -133,6 +133,32 @@ def test_an_image_with_a_wrong_label_is_decided_although_the_group_runs_out_of_t
     pipeline.decide(properties, budget, Arithmetic.FLOAT32, found.__setitem__)
     assert (found[0].verdict.value, found[0].seconds) == ("sat", 0)
     assert found[1].verdict.value == "timeout"
+
+
+def test_freeing_what_a_search_leaves_behind_takes_the_time_of_its_own_property(monkeypatch):
+    """Each search takes 1 s, and what the first one leaves behind takes 20 s to free."""
+    clock = HandClock()
+
+    def searched(state, decisions, index, **_):
+        clock.now += 1
+        decisions.prove(index, 0.5, DecidedBy.RELU_SPLITTING)
+        decisions.charge([index])
+        clock.now += 20 if index == 0 else 0
+
+    monkeypatch.setattr(condensed_search, "search_condensed", searched)
+    monkeypatch.setattr(pipeline, "STAGES", (condensed_search.split_condensed,))
+    monkeypatch.setattr(pipeline, "first_attack", lambda state, decisions: state)
+    network = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU(), torch.nn.Linear(2, 2))
+    values = ([[1.0], [-1.0]], [-0.5, 0.5], [[1.0, 1.0], [0.0, 0.0]], [-0.01, 0.0])
+    for parameter, value in zip(
+        network.parameters(), values, strict=True
+    ):  # the margin |x − 0.5| − 0.01: CROWN leaves it
+        parameter.data = torch.tensor(value)
+    properties = Properties.around(network, torch.tensor([[0.8], [0.2]]), torch.tensor([0, 0]), eps=0.5)
+    found = {}
+    budget = Budget(timeout=60, attack_steps=4, restarts=1, batch=16, memory=2**20, now=clock)
+    pipeline.decide(properties, budget, Arithmetic.FLOAT32, found.__setitem__)
+    assert [found[index].seconds for index in range(2)] == [1, 1]
 
 
 def test_the_accounts_of_some_properties_keep_what_they_were_charged():

@@ -73,6 +73,7 @@ def split_condensed(state: SearchState, decisions: Decisions) -> SearchState:
                 _search_refined(state, decisions, index)
             else:
                 search_condensed(state, decisions, index, carried=_carried(state, index))
+            decisions.charge([index])  # to free the memory of a long search takes time, too, which is its own
     return split_relus(replace(state, condensed=frozenset()), decisions) if decisions.open else state
 
 
