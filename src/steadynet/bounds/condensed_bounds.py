@@ -208,7 +208,7 @@ def ascend(
     for iteration in range(ascent.iterations):
         found = lower(network, batch)
         if not iteration:
-            unit = _units(found, splits)
+            unit = units(found, splits)
         still = found.lower <= wanted
         if not bool(still.any()) or out_of_time():
             return found
@@ -222,10 +222,11 @@ def ascend(
     return lower(network, batch)
 
 
-def _units(found: ColumnBounds, splits: SplitColumns) -> Tensor:
-    """What a multiplier of each split is measured by: the coefficient behind its ReLU."""
+def units(found: ColumnBounds, splits: SplitColumns) -> Tensor:
+    """What a multiplier of each split is measured by: the coefficient behind its ReLU; a positive number in any case."""
     size = found.behind[splits.neuron, splits.column].abs()
-    return size.clamp_min(LEAST_UNIT * float(size.mean())) if len(size) else size
+    least = LEAST_UNIT * float(size.mean()) if len(size) else 0.0
+    return size.clamp_min(least) if 0 < least < torch.inf else torch.ones_like(size)
 
 
 def into_range(slopes: Tensor, network: CondensedNetwork) -> None:

@@ -17,7 +17,7 @@ from steadynet.bounds.condensed_proof import CondensedProof
 from steadynet.verification.search.earlier_leaves import EarlierLeaves
 
 SAMPLE = 96  # leaves of a proof that the first pass tries as they are
-MOST_FAILING = 0.5  # share of such leaves, beyond which the others are not tried, but repaired at once
+MOST_FAILING = 0.8  # share of such leaves, beyond which the others are not tried, but repaired at once
 BATCH = 512  # leaves bounded at once
 NEARLY = 0.3  # of how far below zero CROWN's bound is: leaves that are no farther are split
 DEPTH = 2  # times
