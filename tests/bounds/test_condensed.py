@@ -135,6 +135,28 @@ def test_an_ascent_takes_the_same_way_whatever_the_scale_of_the_margins_is(scale
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)  # Adam divides by a little more than the gradient
 
 
+@pytest.mark.parametrize("scale", [2.0**-14, 2.0**14])
+def test_an_ascent_takes_the_same_way_whatever_the_scale_of_one_relu_is(scale):
+    """The input of one ReLU is larger, and the weights behind it are smaller: the function is the same."""
+    ways = []
+    for factor in (1.0, scale):
+        network, _, margins = sampled("dense", 1)
+        linear = [layer for layer in network if isinstance(layer, nn.Linear)]
+        for value in (linear[0].weight, linear[0].bias):
+            value[:1] *= factor
+        linear[1].weight[:, :1] /= factor
+        box = Interval(torch.zeros(1, 6, dtype=torch.float64), torch.ones(1, 6, dtype=torch.float64))
+        with torch.no_grad():
+            small = condense(propagate(graph_of(network, (6,)), box, MEMORY)[0], margins, MEMORY)
+        assert int(small.layers[0].elements[0]) == 0  # that ReLU is unstable
+        small = replace(small, constants=small.constants - 10)  # bounds stay negative
+        torch.manual_seed(5)
+        batch = random_batch(small, 16, len(margins))
+        batch.splits.beta[batch.splits.neuron == 0] /= factor
+        ways.append(ascend(small, batch, Ascent(iterations=6, slope_rate=0.1, multiplier_rate=0.3)).lower)
+    torch.testing.assert_close(*ways, rtol=1e-4, atol=1e-4)
+
+
 def test_no_time_is_left():
     _, whole, margins = sampled("dense", 1)
     with pytest.raises(OutOfTimeError):

@@ -15,7 +15,7 @@ from torch import Tensor
 from steadynet.bounds.condensed import CondensedNetwork
 from steadynet.bounds.optimised import Ascent
 
-LEAST_UNIT = 0.1  # of the mean unit of all multipliers: a ReLU without weight may hold others by its sign
+LEAST_UNIT = 0.05  # share of a bound that a multiplier and the whole range of its ReLU's input may make up in one step
 
 
 @dataclass
@@ -208,7 +208,7 @@ def ascend(
     for iteration in range(ascent.iterations):
         found = lower(network, batch)
         if not iteration:
-            unit = units(found, splits)
+            unit = _units(network, found, splits)
         still = found.lower <= wanted
         if not bool(still.any()) or out_of_time():
             return found
@@ -222,11 +222,15 @@ def ascend(
     return lower(network, batch)
 
 
-def units(found: ColumnBounds, splits: SplitColumns) -> Tensor:
-    """What a multiplier of each split is measured by: the coefficient behind its ReLU; a positive number in any case."""
-    size = found.behind[splits.neuron, splits.column].abs()
-    least = LEAST_UNIT * float(size.mean()) if len(size) else 0.0
-    return size.clamp_min(least) if 0 < least < torch.inf else torch.ones_like(size)
+def _units(network: CondensedNetwork, found: ColumnBounds, splits: SplitColumns) -> Tensor:
+    """What a multiplier of each split is measured by, whatever the scales of ReLUs and margins are.
+
+    It is the coefficient behind its ReLU; or, if that is small, a share of what the bound lacks per unit of the ReLU's
+    input, since a ReLU without weight may hold others by its sign.
+    """
+    width = (network.bounds.upper - network.bounds.lower)[splits.neuron, 0]
+    share = LEAST_UNIT * found.lower[splits.column].abs() / width
+    return found.behind[splits.neuron, splits.column].abs().maximum(share)
 
 
 def into_range(slopes: Tensor, network: CondensedNetwork) -> None:
