@@ -60,11 +60,11 @@ def _list(results: Path) -> None:
 
 
 def _joined(radii: Sequence[str]) -> str:
-    """The radii in one short line: ``2 4 8 /255`` instead of ``2/255 4/255 8/255``."""
+    """The radii in one short line: ``2 4 8/255`` instead of ``2/255 4/255 8/255``."""
     parts = [radius.partition("/") for radius in radii]
     if len({below for _, _, below in parts}) > 1 or not parts[0][2]:
         return " ".join(radii)
-    return f"{' '.join(above for above, _, _ in parts)} /{parts[0][2]}"
+    return f"{' '.join(above for above, _, _ in parts)}/{parts[0][2]}"
 
 
 def _get(results: Path, name: str | None, out: str | None) -> None:
