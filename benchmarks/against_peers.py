@@ -1,13 +1,15 @@
 """Our verifier beside others, on the same properties: equal time-outs, CPU seconds of one thread, in turn in one run.
 
-    python benchmarks/against_peers.py [--reference DIR] [--folder DIR] [--instances FILE]
+    python benchmarks/against_peers.py [--reference DIR] [--runs RUN …] [--folder DIR] [--instances FILE]
         [--recorded "DIR/name_eps{eps}.csv"] [--peers marabou alpha_beta_crown] [--radii 0.1 0.2 0.3] [--count 40]
         [--timeout 60] [--in-turn 5]
 
 ``--reference`` names a folder with a network, ``m1_nbc.onnx``, and images with their labels, ``m1_40_images.npz``. Each
-property of it is decided by every verifier in turn, then all of them as one batch by ours. ``--folder`` names a folder
-with pairs of files ``NAME.onnx`` and ``NAME.npz`` (arrays X and y), which are compared one property at a time.
-``--instances`` names a list in the form of VNN-COMP; every instance is decided by every verifier in turn.
+property of it is decided by every verifier in turn, then all of them as one batch by ours. ``--runs`` names run
+directories (``steadynet zoo get`` makes some); their images are the first of the test set that the network classifies
+correctly. ``--folder`` names a folder with pairs of files ``NAME.onnx`` and ``NAME.npz`` (arrays X and y). Runs and
+folders are compared one property at a time. ``--instances`` names a list in the form of VNN-COMP; every instance is
+decided by every verifier in turn.
 
 A peer takes part if it is installed. α,β-CROWN (``ABCROWN_HOME`` names your copy) has its settings of VNN-COMP 2025
 (``alpha_beta_crown_vnncomp2025.yaml``). Where it is not installed, ``--recorded`` names its recorded verdicts and
@@ -35,6 +37,7 @@ import numpy as np
 import torch
 
 from comparison import Comparison, Measurement, markdown, read_recorded
+from steadynet import load_trained
 from steadynet.errors import UserError
 from steadynet.interchange.onnx.reader import read_onnx
 from steadynet.interchange.vnnlib.files import read_vnnlib
@@ -150,16 +153,42 @@ def groups_of(count: int, size: int) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
+@dataclass(frozen=True)
+class Subject:
+    """A network and labelled images."""
+
+    name: str
+    network: torch.nn.Module
+    images: torch.Tensor
+    labels: torch.Tensor
+
+    @classmethod
+    def of_files(cls, name: str, network: Path, images: Path) -> Subject:
+        """Read an ONNX file and the arrays X and y."""
+        stored = np.load(images)
+        pixels, labels = torch.from_numpy(stored["X"]).float(), torch.from_numpy(stored["y"]).long()
+        return cls(name, read_onnx(network), pixels, labels)
+
+    @classmethod
+    def of_run(cls, run: Path, count: int) -> Subject:
+        """The network of a run, and the first test images that it classifies correctly."""
+        trained = load_trained(run)
+        test = trained.data().test
+        images, labels = test.pixels(), torch.as_tensor(test.labels)
+        with torch.no_grad():
+            correct = torch.cat([trained.network(part).argmax(1) for part in images.split(256)]) == labels
+        chosen = correct.nonzero().flatten()[:count]
+        return cls(run.name, trained.network, images[chosen], labels[chosen])
+
+
 def on_images(
-    name: str, network: Path, images: Path, arguments: argparse.Namespace, peers: Sequence[Peer], as_batch: bool
+    subject: Subject, arguments: argparse.Namespace, peers: Sequence[Peer], as_batch: bool
 ) -> list[Comparison]:
-    """Compare on the images of a file, one property at a time and, if wanted, as one batch of ours."""
-    read, stored = read_onnx(network), np.load(images)
-    pixels, labels = torch.from_numpy(stored["X"]).float(), torch.from_numpy(stored["y"]).long()
-    ours, comparisons = Peer(OURS, OUR_SETTINGS), []
+    """Compare on some images, one property at a time and, if wanted, as one batch of ours."""
+    name, (ours, comparisons) = subject.name, (Peer(OURS, OUR_SETTINGS), [])
     for eps in arguments.radii:
         radius = float(Fraction(eps))
-        properties = Properties.around(read, pixels, labels, radius)[: arguments.count]
+        properties = Properties.around(subject.network, subject.images, subject.labels, radius)[: arguments.count]
         single, groups = f"{name}, ε {eps}, one at a time", groups_of(len(properties), arguments.in_turn)
         found = in_turn(single, [ours, *peers], groups, one_by_one(properties, arguments.timeout))
         theirs = {peer.name: found[peer.name] for peer in peers}
@@ -208,6 +237,7 @@ def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reference", type=Path)
+    parser.add_argument("--runs", type=Path, nargs="*", default=[])
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--instances", type=Path)
     parser.add_argument("--recorded", metavar="PATTERN", help="recorded results of α,β-CROWN, with {eps} in the name")
@@ -217,8 +247,8 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=60.0)
     parser.add_argument("--in-turn", type=int, default=5, help="properties after which the next verifier has its turn")
     arguments = parser.parse_args()
-    if arguments.reference is None and arguments.folder is None and arguments.instances is None:
-        parser.error("name --reference, --folder or --instances")
+    if not (arguments.reference or arguments.runs or arguments.folder or arguments.instances):
+        parser.error("name --reference, --runs, --folder or --instances")
     for eps in arguments.radii if arguments.recorded else ():
         if not Path(arguments.recorded.format(eps=eps)).is_file():
             parser.error(f"--recorded: there is no {arguments.recorded.format(eps=eps)}; write {{eps}} for the radius")
@@ -228,11 +258,13 @@ def main() -> int:
     peers = installed(arguments.peers)
     comparisons = []
     if arguments.reference:
-        network, images = arguments.reference / "m1_nbc.onnx", arguments.reference / "m1_40_images.npz"
-        comparisons += on_images("M1", network, images, arguments, peers, as_batch=True)
+        reference = arguments.reference / "m1_nbc.onnx", arguments.reference / "m1_40_images.npz"
+        comparisons += on_images(Subject.of_files("M1", *reference), arguments, peers, as_batch=True)
+    for run in arguments.runs:
+        comparisons += on_images(Subject.of_run(run, arguments.count), arguments, peers, as_batch=False)
     for network in sorted(arguments.folder.glob("*.onnx")) if arguments.folder else ():
-        images = network.with_suffix(".npz")
-        comparisons += on_images(network.stem, network, images, arguments, peers, as_batch=False)
+        subject = Subject.of_files(network.stem, network, network.with_suffix(".npz"))
+        comparisons += on_images(subject, arguments, peers, as_batch=False)
     comparisons += on_instances(arguments, peers) if arguments.instances else []
     print(markdown(comparisons))
     starts = ", ".join(f"{peer.name} {peer.start:.1f} s" for peer in peers)
