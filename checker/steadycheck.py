@@ -934,8 +934,12 @@ def main(words: Sequence[str] | None = None) -> int:
         names = {path.stem for path in paths[0].iterdir() if path.suffix in (".proof", ".vnnlib")}
         jobs = [(paths[0] / "model.onnx", paths[0] / f"{name}.vnnlib", paths[0] / f"{name}.proof") for name in names]
     if not jobs:
-        sys.stdout.write(f"nothing to check\n{__doc__.split(chr(10) * 2)[1]}\n")
-        return 2
+        missing = [f"{path} does not exist" for path in paths if not path.exists()]
+        nested = [f"the proofs are in {path / 'proofs'}" for path in paths if (path / "proofs").is_dir()]
+        help_wanted = {"-h", "--help"} & {str(path) for path in paths}
+        why = "" if help_wanted else [*missing, *nested, "nothing to check"][0] + "\n"
+        sys.stdout.write(f"{why}{__doc__.split(chr(10) * 2)[1]}\n")
+        return 0 if help_wanted else 2
     networks, refused = dict[Path, Network](), 0
     for path, property_file, proof in sorted(jobs):
         try:

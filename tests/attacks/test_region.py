@@ -34,6 +34,11 @@ def test_images_outside_the_pixel_range_are_an_error_rather_than_an_empty_box():
     assert InputRegion.around(normalised, 0.1, clip=False).contains(normalised).all()
 
 
+def test_images_with_255_grey_levels_are_to_be_divided():
+    with pytest.raises(UserError, match=r"values up to 255, and pixels lie in .* divide them by 255"):
+        InputRegion.around(torch.tensor([[0.0, 255.0]]), 0.1)
+
+
 def test_a_negative_radius_is_an_error():
     with pytest.raises(UserError, match="radius"):
         InputRegion.around(torch.tensor([[0.5]]), -0.1, clip=False)

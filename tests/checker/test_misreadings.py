@@ -192,6 +192,19 @@ def test_coefficients_that_are_added_up_are_charged() -> None:
     assert not is_believed(content, property_file)  # true in exact arithmetic, but float32 and we cannot tell
 
 
+def test_what_is_no_folder_of_proofs_gets_a_hint(tmp_path, capsys) -> None:
+    (tmp_path / "proofs").mkdir()
+    said = [
+        (["--help"], 0, "    steadycheck NETWORK.onnx"),
+        ([str(tmp_path / "nowhere")], 2, f"{tmp_path / 'nowhere'} does not exist"),
+        ([str(tmp_path)], 2, f"the proofs are in {tmp_path / 'proofs'}"),
+        ([str(tmp_path / "proofs")], 2, "nothing to check"),
+    ]
+    for words, code, line in said:
+        assert steadycheck.main(words) == code
+        assert capsys.readouterr().out.splitlines()[0].startswith(line)
+
+
 def test_a_folder_with_a_property_that_has_no_proof_is_refused(tmp_path, capsys) -> None:
     property_file = vnnlib_bytes(np.zeros(2), np.ones(2), 2, "(>= Y_0 1.5)")
     (tmp_path / "model.onnx").write_bytes(LINEAR)

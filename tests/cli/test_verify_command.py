@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,8 @@ def test_numbers_computed_by_hand(tmp_path, capsys):
     result = summarise(rows_of(tmp_path))
     assert (result.unsat, result.sat, result.timeout, result.unknown, result.error) == (2, 1, 1, 0, 1)
     assert result.unsat_share == 0.4
+    assert result.misclassified == 0
+    assert summarise([replace(rows[2], decided_by="misclassified"), rows[0]]).misclassified == 1
     assert result.stable_share == pytest.approx(0.7)  # of the three that have one
     assert result.time == pytest.approx(15.0)
     assert result.time_unsat_timeout == pytest.approx(21.5)

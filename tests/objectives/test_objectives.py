@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from helpers import convolutional, gradients, residual, same, some_images, some_labels
-from steadynet import NBC
+from steadynet import NBC, train
 from steadynet.errors import UserError
 from steadynet.networks.preactivations import Activations, activations
 from steadynet.objectives import Batch, Combination, available, build, parts_of
@@ -380,3 +380,24 @@ def test_pixels_are_expected_unless_clipping_is_off():
     with pytest.raises(UserError, match="clip=False"):
         NBC(eps=EPS)(convolutional(), normalised)
     assert NBC(eps=EPS, clip=False)(convolutional(), normalised).isfinite()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"gamma": "rank_power"}, {"gamma": (0.0, 1.0)}, {"step": "sgn"}, {"beta": -1.0}, {"clip": "no"}, {"steps": 2.5},
+        {"search": "fst"}, {"eps": "8/255"}, {"eps": float("nan")}, {"eps": -0.1}, {"eps": 8},
+    ],
+)  # fmt: skip
+def test_nbc_in_your_own_loop_refuses_settings_that_mean_nothing(given):
+    with pytest.raises(UserError, match=next(iter(given))):
+        NBC(**given)
+
+
+def test_normalised_images_may_have_any_radius():
+    assert NBC(eps=2, clip=False).eps == 2
+
+
+def test_a_training_is_told_that_it_got_no_settings(tmp_path):
+    with pytest.raises(UserError, match=r"resolve\(\{...\}\)"):
+        train({"data": "digits"}, tmp_path / "run")

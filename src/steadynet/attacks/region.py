@@ -42,11 +42,7 @@ class InputRegion:
         if clip:
             lower, upper = lower.clamp_min(0), upper.clamp_max(1)
         if bool((lower > upper).any()):
-            raise UserError(
-                f"no pixel of [0, 1] lies within {radius} of some images: clip=False takes images that are normalised"
-                if clip
-                else f"radius = {radius}: a radius is 0 or more"
-            )
+            raise UserError(_why_empty(images, radius, clip))
         return cls(lower, upper)
 
     def project(self, points: Tensor) -> Tensor:
@@ -69,3 +65,11 @@ class InputRegion:
 
     def __len__(self) -> int:
         return len(self.lower)
+
+
+def _why_empty(images: Tensor, radius: float, clip: bool) -> str:
+    if not clip:
+        return f"radius = {radius}: a radius is 0 or more"
+    if images.min() >= 0 and images.max() > 2:
+        return f"the images have values up to {float(images.max()):g}, and pixels lie in [0, 1]: divide them by 255"
+    return f"no pixel of [0, 1] lies within {radius} of some images: clip=False takes images that are normalised"

@@ -43,6 +43,8 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.evidence:
         for path in _write_evidence(arguments, folders):
             console.print(f"written: {path}", soft_wrap=True, markup=False)
+    elif (evidence := Path(arguments.out) / "evidence.pdf").is_file():
+        console.print(f"{evidence} is of an earlier report: --evidence writes it anew", soft_wrap=True, markup=False)
     if arguments.open:
         import webbrowser
 

@@ -16,6 +16,8 @@ from steadynet.errors import UserError
 from steadynet.graph.recorded_calls import RecordedCalls
 from steadynet.networks.evaluation_mode import evaluation_mode
 
+LEAVE_OUT = ": leave it out, since it does not change which class wins"  # said of softmax at the end
+
 
 class UnsupportedNetworkError(UserError):
     """The network does something for which no bounds are known, or cannot be traced."""

@@ -46,7 +46,7 @@ from steadynet.graph.tables import (
     max_pool,
     with_constant,
 )
-from steadynet.graph.trace import Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
+from steadynet.graph.trace import LEAVE_OUT, Trace, UnsupportedNetworkError, example_inputs, is_patched, some_weight
 
 
 def graph_of(network: nn.Module, input_shape: tuple[int, ...], *, check: bool = True) -> Graph:
@@ -288,7 +288,8 @@ class _Translation:
         return torch.as_tensor(number, device=reference.device, dtype=reference.dtype)
 
     def _unsupported(self, call: torch.fx.Node, what: str) -> UnsupportedNetworkError:
-        return UnsupportedNetworkError(f"no bounds for {what} (layer '{_layer_name(call)}')")
+        hint = LEAVE_OUT if "softmax" in what.lower() else ""
+        return UnsupportedNetworkError(f"no bounds for {what} (layer '{_layer_name(call)}'){hint}")
 
 
 def _layer_name(call: torch.fx.Node) -> str:

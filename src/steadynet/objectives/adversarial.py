@@ -38,6 +38,7 @@ class AttackingObjective(Objective):
     clip: bool = setting(True, "keep the region inside [0, 1]")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.steps is not None and self.steps < 0:
             raise UserError(f"steps = {self.steps}: an attack takes 0 or more steps")
         if self.step_size is not None and self.step_size <= 0:

@@ -29,6 +29,7 @@ class AWP(Objective):
     awp_after: int = setting(0, "train so many epochs without it first (10 for trades)")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.gamma_awp < 0:
             raise UserError(f"gamma_awp = {self.gamma_awp}: this is 0 or more")
         if self.awp_after < 0:

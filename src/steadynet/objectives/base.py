@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from steadynet.graph.graph import Graph
 from steadynet.graph.training_graph import LiveGraph, Statistics, normalises_batches, recorded_statistics
 from steadynet.networks.evaluation_mode import depends_on_mode, evaluation_mode
 from steadynet.networks.preactivations import Activations, activations
+from steadynet.plugins.settings import check_types, fits
 
 
 @dataclass
@@ -182,6 +184,17 @@ class Objective(ABC):
     strength: ClassVar[str | None] = None
 
     eps: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings. A subclass that checks more calls this first."""
+        check_types(self)
+        if not fits(self.eps, float | None) or (self.eps is not None and not 0 <= self.eps < math.inf):
+            raise UserError(f"{type(self).__name__}: eps = {self.eps!r}: a radius is a number, such as 0.1 or 8 / 255")
+        if self.eps is not None and self.eps > 1 and getattr(self, "clip", True):
+            raise UserError(
+                f"{type(self).__name__}: eps = {self.eps} is too large: pixels lie in [0, 1], so write 8 / 255 for 8 "
+                "grey levels; clip=False takes images that are normalised"
+            )
 
     @classmethod
     def published(cls, data: str, eps: float) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class CertifiedObjective(Objective):
     balance: float = setting(0.5, "weight of the regulariser (tight bounds, balanced ReLUs) that fades as ε rises")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("l1_weight", "balance"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} = {getattr(self, name)}: a weight is 0 or more")

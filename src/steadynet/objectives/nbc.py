@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
+from steadynet.errors import UserError
 from steadynet.networks.evaluation_mode import evaluation_mode
 from steadynet.networks.preactivations import activations
 from steadynet.objectives.adversarial import AttackingObjective
@@ -58,6 +60,13 @@ class NBC(AttackingObjective):
         "γ, by which each layer's cosine is divided: one, rank-power (2^rank), rank-size, or a number per layer",
     )
     step: Literal["sign", "gradient"] = setting("sign", "whether the inner attack steps along the gradient or its sign")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.beta < math.inf:
+            raise UserError(f"beta = {self.beta}: a weight is 0 or more")
+        if not isinstance(self.gamma, str) and not all(0 < value < math.inf for value in self.gamma):
+            raise UserError(f"gamma = {self.gamma}: each layer's cosine is divided by a number above 0")
 
     def terms(self, batch: Batch) -> dict[str, Tensor]:
         """Compute −β · NBC(f, x, x'), the mean over the batch."""

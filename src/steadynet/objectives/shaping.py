@@ -42,6 +42,7 @@ class ShapingObjective(Objective):
     pace: int = setting(50, "change neurons after so many batches, again and again")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.pace < 1:
             raise UserError(f"pace = {self.pace}: this is 1 or more")
 

@@ -89,6 +89,18 @@ def make(plugin: type[T], values: Mapping[str, Any]) -> T:
     return plugin(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
 
 
+def check_types(plugin: Any) -> None:
+    """Check the settings of a plug-in that was made by its own constructor.
+
+    Raises:
+        UserError: A value does not have the type of its setting.
+    """
+    for entry in settings_of(type(plugin)):
+        value = getattr(plugin, entry.name)
+        if not fits(value, entry.type):
+            raise UserError(f"{type(plugin).__name__}: {entry.name} = {value!r} {requirement(entry.type)}")
+
+
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value has an annotated type.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from steadynet import data as data_sets
 from steadynet import networks
+from steadynet.errors import UserError
 from steadynet.files import disk_errors
 from steadynet.graph.training_graph import normalises_batches
 from steadynet.objectives import Moment
@@ -87,6 +88,8 @@ def train(
     >>> trained.network(torch.rand(3, 1, 6, 6)).shape
     torch.Size([3, 2])
     """
+    if not isinstance(settings, TrainingSettings):
+        raise UserError("the settings of a training are what resolve({...}) returns: train(resolve({...}), out)")
     run = RunDirectory(Path(out))
     if network is not None:
         settings = dataclasses.replace(settings, model=networks.GIVEN)

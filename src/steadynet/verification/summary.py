@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steadynet.verification.guarantees import GuaranteeCount
-from steadynet.verification.properties import Verdict
+from steadynet.verification.properties import DecidedBy, Verdict
 from steadynet.verification.verdicts import Row
 
 
@@ -44,6 +44,7 @@ class VerdictSummary(VerdictCounts):
 
     Args:
         properties: How many properties there are.
+        misclassified: How many of the refuted ones have an image that gets another label itself.
         unsat_share: The share of properties that are proved.
         stable_share: The mean share of stable ReLUs, over the properties where it was measured.
         stable_properties: How many properties that mean is over.
@@ -53,6 +54,7 @@ class VerdictSummary(VerdictCounts):
     """
 
     properties: int
+    misclassified: int
     unsat_share: float | None
     stable_share: float | None
     stable_properties: int
@@ -102,6 +104,7 @@ def summarise(rows: Sequence[Row]) -> VerdictSummary:
     return VerdictSummary(
         **vars(VerdictCounts.of(row.verdict for row in rows)),
         properties=len(rows),
+        misclassified=sum(row.decided_by == DecidedBy.MISCLASSIFIED for row in rows),
         unsat_share=_mean([row.verdict is Verdict.UNSAT for row in rows]),
         stable_share=_mean(stable),
         stable_properties=len(stable),

@@ -53,6 +53,9 @@ def _verdict_rows(radii: Sequence[RadiusSummary]) -> list[list[str]]:
     rows = {
         "proved (UNSAT)": [count_of(found.unsat, found.properties) for found in verdicts],
         "refuted (SAT)": [count_of(found.sat, found.properties) for found in verdicts],
+        "  by the image itself": [
+            count_of(found.misclassified, found.properties) if found.misclassified else "" for found in verdicts
+        ],
         "time-outs": [count_of(found.timeout, found.properties) for found in verdicts],
         "unknown": [count_of(found.unknown, found.properties) if found.unknown else "" for found in verdicts],
         "errors": [count_of(found.error, found.properties) if found.error else "" for found in verdicts],

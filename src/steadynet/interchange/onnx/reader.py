@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from steadynet.errors import UserError, one_line
 from steadynet.graph.graph_network import GraphNetwork
 from steadynet.graph.operations import Shape
+from steadynet.graph.trace import LEAVE_OUT
 from steadynet.interchange.onnx.comparison import example_images, runtime_deviation
 from steadynet.interchange.onnx.constant_folding import constant_value, fold, shape_value
 from steadynet.interchange.onnx.files import (
@@ -151,7 +152,8 @@ class _Reader:
             for name, value in zip(node.output, result if isinstance(result, list) else [result], strict=False):
                 self.tensors[name] = value
         except UnsupportedError as error:
-            raise UnsupportedError(f"{error}, at {where}") from error
+            hint = LEAVE_OUT if node.op_type in ("Softmax", "LogSoftmax") else ""
+            raise UnsupportedError(f"{error}, at {where}{hint}") from error
         except Exception as error:  # torch and numpy raise errors of any type when shapes do not fit
             raise UnsupportedError(f"{one_line(error)}, at {where}") from error
 
