@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -396,6 +397,10 @@ def test_nbc_in_your_own_loop_refuses_settings_that_mean_nothing(given):
 
 def test_normalised_images_may_have_any_radius():
     assert NBC(eps=2, clip=False).eps == 2
+
+
+def test_a_radius_may_be_a_number_of_numpy():
+    assert NBC(eps=np.float32(0.5)).eps == 0.5
 
 
 def test_a_training_is_told_that_it_got_no_settings(tmp_path):

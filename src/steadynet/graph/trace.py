@@ -16,7 +16,7 @@ from steadynet.errors import UserError
 from steadynet.graph.recorded_calls import RecordedCalls
 from steadynet.networks.evaluation_mode import evaluation_mode
 
-LEAVE_OUT = ": leave it out, since it does not change which class wins"  # said of softmax at the end
+LEAVE_OUT = ": if it is the last layer, leave it out, since it does not change which class wins"  # said of softmax
 
 
 class UnsupportedNetworkError(UserError):

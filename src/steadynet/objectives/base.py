@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ from steadynet.graph.graph import Graph
 from steadynet.graph.training_graph import LiveGraph, Statistics, normalises_batches, recorded_statistics
 from steadynet.networks.evaluation_mode import depends_on_mode, evaluation_mode
 from steadynet.networks.preactivations import Activations, activations
-from steadynet.plugins.settings import check_types, fits
+from steadynet.plugins.settings import check_types
 
 
 @dataclass
@@ -188,11 +189,12 @@ class Objective(ABC):
     def __post_init__(self) -> None:
         """Check the settings. A subclass that checks more calls this first."""
         check_types(self)
-        if not fits(self.eps, float | None) or (self.eps is not None and not 0 <= self.eps < math.inf):
-            raise UserError(f"{type(self).__name__}: eps = {self.eps!r}: a radius is a number, such as 0.1 or 8 / 255")
-        if self.eps is not None and self.eps > 1 and getattr(self, "clip", True):
+        eps: Any = self.eps  # a user may give anything
+        if eps is not None and not (isinstance(eps, Real) and 0 <= float(eps) < math.inf):
+            raise UserError(f"{type(self).__name__}: eps = {eps!r}: a radius is a number, such as 0.1 or 8 / 255")
+        if eps is not None and float(eps) > 1 and getattr(self, "clip", True):
             raise UserError(
-                f"{type(self).__name__}: eps = {self.eps} is too large: pixels lie in [0, 1], so write 8 / 255 for 8 "
+                f"{type(self).__name__}: eps = {eps} is too large: pixels lie in [0, 1], so write 8 / 255 for 8 "
                 "grey levels; clip=False takes images that are normalised"
             )
 
